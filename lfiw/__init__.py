@@ -1,0 +1,65 @@
+"""Experience replay with likelihood-free importance weights.
+
+Names are imported when first used, so that a policy loads with numpy alone.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from lfiw.agents.sac import SacConfig
+    from lfiw.agents.td3 import Td3Config
+    from lfiw.config import TrainConfig, make_config
+    from lfiw.envs import EnvConfig
+    from lfiw.errors import InputError
+    from lfiw.policy import Policy, load_policy
+    from lfiw.replay.ere import EreConfig
+    from lfiw.replay.lfiw import LfiwConfig
+    from lfiw.replay.per import PerConfig
+    from lfiw.replay.uniform import UniformConfig
+    from lfiw.train import Run, train, train_all
+
+_HOMES = {
+    "SacConfig": "lfiw.agents.sac",
+    "Td3Config": "lfiw.agents.td3",
+    "TrainConfig": "lfiw.config",
+    "make_config": "lfiw.config",
+    "EnvConfig": "lfiw.envs",
+    "InputError": "lfiw.errors",
+    "Policy": "lfiw.policy",
+    "load_policy": "lfiw.policy",
+    "UniformConfig": "lfiw.replay.uniform",
+    "PerConfig": "lfiw.replay.per",
+    "EreConfig": "lfiw.replay.ere",
+    "LfiwConfig": "lfiw.replay.lfiw",
+    "Run": "lfiw.train",
+    "train": "lfiw.train",
+    "train_all": "lfiw.train",
+}
+
+__all__ = [
+    "EnvConfig",
+    "EreConfig",
+    "InputError",
+    "LfiwConfig",
+    "PerConfig",
+    "Policy",
+    "Run",
+    "SacConfig",
+    "Td3Config",
+    "TrainConfig",
+    "UniformConfig",
+    "__version__",
+    "load_policy",
+    "make_config",
+    "train",
+    "train_all",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lfiw' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

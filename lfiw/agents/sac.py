@@ -1,0 +1,152 @@
+"""Soft Actor-Critic with twin critics and automatic entropy (Haarnoja et al., 2018)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from lfiw.agents.base import Agent, bellman_target, polyak, weighted_critic_loss
+from lfiw.networks import (
+    Mlp,
+    apply_critics,
+    apply_mlp,
+    init_mlp,
+    init_twin_critics,
+    named_arrays,
+)
+from lfiw.settings import setting
+from lfiw.types import EnvSpec, Metrics, Sample
+
+LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # rlkit
+
+
+@dataclass(frozen=True)
+class SacConfig:
+    name: ClassVar[str] = "sac"
+    learning_rate: float = setting(3e-4, above=0)  # paper, Table 2
+    gamma: float = setting(0.99, at_least=0, at_most=1)  # paper, Table 2
+    tau: float = setting(5e-3, above=0, at_most=1)  # paper, Table 2
+    hidden_sizes: tuple[int, ...] = setting((256, 256), at_least=1)  # rlkit
+    target_entropy: float | None = setting(None)  # None: -|A|, Haarnoja et al., 2018
+    initial_alpha: float = setting(1.0, above=0)  # rlkit
+
+    @classmethod
+    def paper(cls) -> SacConfig:
+        return cls()
+
+
+class SacState(NamedTuple):
+    actor: Mlp
+    critics: Mlp
+    target_critics: Mlp
+    log_alpha: Array  # []
+    actor_opt: optax.OptState
+    critic_opt: optax.OptState
+    alpha_opt: optax.OptState
+
+
+def sample_action(actor: Mlp, obs: Array, noise: Array) -> tuple[Array, Array]:
+    """A tanh-Gaussian action [B, A] and its log-density [B], reparameterised by `noise`."""
+    mean, log_std = jnp.split(apply_mlp(actor, obs), 2, axis=-1)
+    log_std = jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
+    raw = mean + jnp.exp(log_std) * noise
+    log_normal = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2 * math.pi)
+    # log(1 - tanh(x)^2) in a form that does not overflow
+    log_slope = 2 * (math.log(2) - raw - jax.nn.softplus(-2 * raw))
+    return jnp.tanh(raw), jnp.sum(log_normal - log_slope, axis=-1)
+
+
+def make_sac(config: SacConfig, spec: EnvSpec) -> Agent:
+    optimiser = optax.adam(config.learning_rate)
+    target_entropy = -spec.action_size if config.target_entropy is None else config.target_entropy
+
+    def init(key: Array) -> SacState:
+        key_actor, key_critics = jax.random.split(key)
+        actor = init_mlp(key_actor, (spec.obs_size, *config.hidden_sizes, 2 * spec.action_size))
+        critics = init_twin_critics(
+            key_critics, spec.obs_size + spec.action_size, config.hidden_sizes
+        )
+        log_alpha = jnp.log(jnp.asarray(config.initial_alpha, jnp.float32))
+        return SacState(
+            actor=actor,
+            critics=critics,
+            target_critics=jax.tree.map(jnp.copy, critics),
+            log_alpha=log_alpha,
+            actor_opt=optimiser.init(actor),
+            critic_opt=optimiser.init(critics),
+            alpha_opt=optimiser.init(log_alpha),
+        )
+
+    def critic_loss(
+        critics: Mlp, state: SacState, sample: Sample, noise: Array
+    ) -> tuple[Array, tuple[Array, Array]]:
+        batch = sample.batch
+        next_action, next_log_prob = sample_action(state.actor, batch.next_obs, noise)
+        next_q = jnp.min(apply_critics(state.target_critics, batch.next_obs, next_action), axis=0)
+        next_value = next_q - jnp.exp(state.log_alpha) * next_log_prob
+        target = bellman_target(batch.reward, batch.discount, config.gamma, next_value)
+        q = apply_critics(critics, batch.obs, batch.action)
+        td_errors = q - target
+        return weighted_critic_loss(td_errors, sample.weights), (td_errors, q)
+
+    def actor_loss(
+        actor: Mlp, critics: Mlp, log_alpha: Array, sample: Sample, noise: Array
+    ) -> tuple[Array, Array]:
+        action, log_prob = sample_action(actor, sample.batch.obs, noise)
+        q = jnp.min(apply_critics(critics, sample.batch.obs, action), axis=0)
+        loss = jnp.exp(log_alpha) * log_prob - q
+        return jnp.mean(sample.policy_weights * loss), jnp.mean(log_prob)
+
+    def update(
+        state: SacState, sample: Sample, key: Array, turn: int
+    ) -> tuple[SacState, Array, Metrics]:
+        noise_shape = (2, sample.weights.shape[0], spec.action_size)
+        next_noise, noise = jax.random.normal(key, noise_shape)
+
+        (loss, (td_errors, q)), grads = jax.value_and_grad(critic_loss, has_aux=True)(
+            state.critics, state, sample, next_noise
+        )
+        steps, critic_opt = optimiser.update(grads, state.critic_opt)
+        critics = optax.apply_updates(state.critics, steps)
+
+        (policy_loss, log_prob), grads = jax.value_and_grad(actor_loss, has_aux=True)(
+            state.actor, critics, state.log_alpha, sample, noise
+        )
+        steps, actor_opt = optimiser.update(grads, state.actor_opt)
+        actor = optax.apply_updates(state.actor, steps)
+
+        # d/d(log alpha) of -log_alpha * (log_prob + target_entropy)
+        steps, alpha_opt = optimiser.update(-(log_prob + target_entropy), state.alpha_opt)
+        log_alpha = optax.apply_updates(state.log_alpha, steps)
+
+        new_state = SacState(
+            actor=actor,
+            critics=critics,
+            target_critics=polyak(state.target_critics, critics, config.tau),
+            log_alpha=log_alpha,
+            actor_opt=actor_opt,
+            critic_opt=critic_opt,
+            alpha_opt=alpha_opt,
+        )
+        metrics = {
+            "critic_loss": loss,
+            "actor_loss": policy_loss,
+            "q_mean": jnp.mean(q),
+            "td_error": jnp.mean(jnp.abs(td_errors)),
+            "alpha": jnp.exp(log_alpha),
+            "entropy": -log_prob,
+        }
+        return new_state, td_errors, metrics
+
+    return Agent(
+        init=init,
+        update=update,
+        policy=lambda state: named_arrays(state.actor, "gaussian"),
+        networks=lambda state: {"policy": state.actor, "critics": state.critics},
+    )

@@ -1,0 +1,135 @@
+"""Twin Delayed Deep Deterministic policy gradient (Fujimoto et al., 2018)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from lfiw.agents.base import Agent, bellman_target, polyak, weighted_critic_loss
+from lfiw.networks import (
+    Mlp,
+    apply_critics,
+    apply_mlp,
+    init_mlp,
+    init_twin_critics,
+    named_arrays,
+)
+from lfiw.settings import setting
+from lfiw.types import EnvSpec, Metrics, Sample
+
+
+@dataclass(frozen=True)
+class Td3Config:
+    name: ClassVar[str] = "td3"
+    learning_rate: float = setting(1e-3, above=0)  # paper, Table 3
+    gamma: float = setting(0.99, at_least=0, at_most=1)  # paper, Table 3
+    tau: float = setting(5e-3, above=0, at_most=1)  # Fujimoto et al., 2018
+    hidden_sizes: tuple[int, ...] = setting((256, 256), at_least=1)  # today's usual size
+    exploration_noise: float = setting(0.1, at_least=0)  # Fujimoto et al., 2018
+    target_policy_noise: float = setting(0.2, at_least=0)  # Fujimoto et al., 2018
+    target_noise_clip: float = setting(0.5, at_least=0)  # Fujimoto et al., 2018
+    policy_delay: int = setting(2, at_least=1, at_most=100)  # Fujimoto et al., 2018
+
+    @classmethod
+    def paper(cls) -> Td3Config:
+        return cls(hidden_sizes=(400, 300), exploration_noise=1.0)  # base code; Table 3
+
+
+class Td3State(NamedTuple):
+    actor: Mlp
+    critics: Mlp
+    target_actor: Mlp
+    target_critics: Mlp
+    actor_opt: optax.OptState
+    critic_opt: optax.OptState
+
+
+def act(actor: Mlp, obs: Array) -> Array:
+    return jnp.tanh(apply_mlp(actor, obs))
+
+
+def make_td3(config: Td3Config, spec: EnvSpec) -> Agent:
+    optimiser = optax.adam(config.learning_rate)
+
+    def init(key: Array) -> Td3State:
+        key_actor, key_critics = jax.random.split(key)
+        actor = init_mlp(key_actor, (spec.obs_size, *config.hidden_sizes, spec.action_size))
+        critics = init_twin_critics(
+            key_critics, spec.obs_size + spec.action_size, config.hidden_sizes
+        )
+        return Td3State(
+            actor=actor,
+            critics=critics,
+            target_actor=jax.tree.map(jnp.copy, actor),
+            target_critics=jax.tree.map(jnp.copy, critics),
+            actor_opt=optimiser.init(actor),
+            critic_opt=optimiser.init(critics),
+        )
+
+    def critic_loss(
+        critics: Mlp, state: Td3State, sample: Sample, noise: Array
+    ) -> tuple[Array, tuple[Array, Array]]:
+        batch = sample.batch
+        clip = config.target_noise_clip
+        smoothing = jnp.clip(config.target_policy_noise * noise, -clip, clip)
+        next_action = jnp.clip(act(state.target_actor, batch.next_obs) + smoothing, -1, 1)
+        next_q = jnp.min(apply_critics(state.target_critics, batch.next_obs, next_action), axis=0)
+        target = bellman_target(batch.reward, batch.discount, config.gamma, next_q)
+        q = apply_critics(critics, batch.obs, batch.action)
+        td_errors = q - target
+        return weighted_critic_loss(td_errors, sample.weights), (td_errors, q)
+
+    def actor_loss(actor: Mlp, critics: Mlp, sample: Sample) -> Array:
+        first = jax.tree.map(lambda array: array[:1], critics)
+        obs = sample.batch.obs
+        q = apply_critics(first, obs, act(actor, obs))[0]
+        return -jnp.mean(sample.policy_weights * q)
+
+    def update(
+        state: Td3State, sample: Sample, key: Array, turn: int
+    ) -> tuple[Td3State, Array, Metrics]:
+        noise = jax.random.normal(key, (sample.weights.shape[0], spec.action_size))
+        (loss, (td_errors, q)), grads = jax.value_and_grad(critic_loss, has_aux=True)(
+            state.critics, state, sample, noise
+        )
+        steps, critic_opt = optimiser.update(grads, state.critic_opt)
+        state = state._replace(
+            critics=optax.apply_updates(state.critics, steps), critic_opt=critic_opt
+        )
+        metrics = {
+            "critic_loss": loss,
+            "q_mean": jnp.mean(q),
+            "td_error": jnp.mean(jnp.abs(td_errors)),
+        }
+        if turn == config.policy_delay - 1:
+            state, policy_loss = update_policy_and_targets(state, sample)
+            metrics["actor_loss"] = policy_loss
+        return state, td_errors, metrics
+
+    def update_policy_and_targets(state: Td3State, sample: Sample) -> tuple[Td3State, Array]:
+        policy_loss, grads = jax.value_and_grad(actor_loss)(state.actor, state.critics, sample)
+        steps, actor_opt = optimiser.update(grads, state.actor_opt)
+        actor = optax.apply_updates(state.actor, steps)
+        return state._replace(
+            actor=actor,
+            target_actor=polyak(state.target_actor, actor, config.tau),
+            target_critics=polyak(state.target_critics, state.critics, config.tau),
+            actor_opt=actor_opt,
+        ), policy_loss
+
+    def policy(state: Td3State) -> dict[str, Array]:
+        noise = jnp.asarray(config.exploration_noise, jnp.float32)
+        return {**named_arrays(state.actor, "deterministic"), "exploration_noise": noise}
+
+    return Agent(
+        init=init,
+        update=update,
+        policy=policy,
+        networks=lambda state: {"policy": state.actor, "critics": state.critics},
+        period=config.policy_delay,
+    )

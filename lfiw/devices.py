@@ -1,0 +1,65 @@
+"""Which devices train, and what is recorded of them."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from typing import Any
+
+import jax
+
+RECORDED_PACKAGES = ("lfiw", "jax", "jaxlib", "numpy", "optax", "gymnasium", "mujoco")
+ONE_THREAD_PER_RUN = "--xla_cpu_multi_thread_eigen=false"
+
+
+def prepare_devices() -> None:
+    """One thread per run and one CPU device per core, unless jax has started already.
+
+    Products this small gain nothing from a second thread; a second run does. And bits no
+    longer depend on the number of threads.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_cpu_multi_thread_eigen" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {ONE_THREAD_PER_RUN}".strip()
+    if "xla_force_host_platform_device_count" in flags:
+        return
+    try:
+        jax.config.update("jax_num_cpu_devices", usable_cores())
+    except RuntimeError:
+        pass  # jax has started: train on the devices that it has
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in RECORDED_PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def hardware(devices: list[jax.Device]) -> dict[str, Any]:
+    return {
+        "platform": devices[0].platform,
+        "device": devices[0].device_kind,
+        "num_devices": len(devices),
+        "cpu": cpu_model(),
+        "cores": usable_cores(),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+    }
+
+
+def cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(
+                line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+            )
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"

@@ -1,0 +1,150 @@
+"""Environments: made by id or factory, checked, with actions in [-1, 1]. No jax here."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from lfiw.errors import InputError, nearest
+from lfiw.settings import setting
+from lfiw.types import EnvSpec
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """Which environment to train on."""
+
+    id: str  # a Gymnasium id, or an importable factory `module:function`
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    max_episode_steps: int | None = setting(None, at_least=1)  # None: the environment's own
+
+
+@dataclass(frozen=True)
+class ActionScale:
+    """The affine map between [-1, 1] and the bounds of an environment's actions."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    def to_env(self, action: np.ndarray) -> np.ndarray:
+        scaled = self.low + (action + 1) * ((self.high - self.low) / 2)
+        return np.clip(scaled, self.low, self.high)
+
+
+def make_env(config: EnvConfig, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    """The environment, or one sentence about why there is none."""
+    kwargs = dict(config.kwargs) | ({"render_mode": render_mode} if render_mode else {})
+    try:
+        factory = _find_factory(config.id)
+        if factory is None:
+            env = gymnasium.make(config.id, **kwargs)
+        else:
+            env = factory(**kwargs)
+    except InputError:
+        raise
+    except gymnasium.error.UnregisteredEnv:
+        known = list(gymnasium.registry)
+        raise InputError(f"Unknown environment {config.id!r}.{nearest(config.id, known)}") from None
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"Environment {config.id!r} could not be made: {type(error).__name__}: {reason}"
+        ) from error
+    if not isinstance(env, gymnasium.Env):
+        raise InputError(f"{config.id!r} made a {type(env).__name__}, not a gymnasium.Env.")
+    if config.max_episode_steps is not None:
+        env = gymnasium.wrappers.TimeLimit(env, config.max_episode_steps)
+    return env
+
+
+def _find_factory(env_id: str) -> Any:
+    """The function that `module:function` names; None for a Gymnasium id, which may itself
+    name a module to import first (`module:Name-v0`)."""
+    module_name, colon, name = env_id.partition(":")
+    if not colon:
+        return None
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise InputError(f"Environment {env_id!r}: {error}.") from None
+    factory = getattr(module, name, None)
+    if factory is None and name not in gymnasium.registry:
+        public = [attribute for attribute in dir(module) if not attribute.startswith("_")]
+        raise InputError(f"Module {module_name!r} has no {name!r}.{nearest(name, public)}")
+    return factory
+
+
+def check_spaces(env: gymnasium.Env[Any, Any], name: str) -> tuple[EnvSpec, ActionScale]:
+    """The sizes and action bounds, or one sentence about what is not supported."""
+    obs_space, action_space = env.observation_space, env.action_space
+    if not isinstance(obs_space, spaces.Box) or len(obs_space.shape) != 1:
+        raise InputError(
+            f"{name} has observations {obs_space}; only a 1-D Box is supported "
+            f"(gymnasium.wrappers.FlattenObservation may help)."
+        )
+    if not isinstance(action_space, spaces.Box) or len(action_space.shape) != 1:
+        raise InputError(f"{name} has actions {action_space}; only a 1-D Box is supported.")
+    if not np.issubdtype(action_space.dtype, np.floating):
+        raise InputError(f"{name} has actions of type {action_space.dtype}; floats are needed.")
+    if not (np.all(np.isfinite(action_space.low)) and np.all(np.isfinite(action_space.high))):
+        raise InputError(
+            f"{name} has unbounded actions {action_space}; bound them, for instance with "
+            f"gymnasium.wrappers.RescaleAction."
+        )
+    if not np.all(action_space.low < action_space.high):
+        raise InputError(f"{name} has an empty range of actions {action_space}.")
+    spec = EnvSpec(obs_size=math.prod(obs_space.shape), action_size=math.prod(action_space.shape))
+    if spec.obs_size == 0 or spec.action_size == 0:
+        raise InputError(f"{name} has empty observations or actions.")
+    return spec, ActionScale(action_space.low, action_space.high)
+
+
+def probe_env(config: EnvConfig) -> tuple[EnvSpec, ActionScale]:
+    """Make the environment once, step it once, and check what it says of itself."""
+    env = make_env(config)
+    try:
+        spec, scale = check_spaces(env, config.id)
+        _probe_step(env, config.id, spec, scale)
+    finally:
+        env.close()
+    return spec, scale
+
+
+def _probe_step(
+    env: gymnasium.Env[Any, Any], name: str, spec: EnvSpec, scale: ActionScale
+) -> None:
+    try:
+        reset = env.reset(seed=0)
+        if not (isinstance(reset, tuple) and len(reset) == 2):
+            raise InputError(f"{name}: reset() must return (observation, info).")
+        step: Any = env.step(scale.to_env(np.zeros(spec.action_size, np.float32)))
+        if not (isinstance(step, tuple) and len(step) == 5):
+            raise InputError(
+                f"{name}: step() must return 5 values (observation, reward, terminated, "
+                f"truncated, info), as in Gymnasium."
+            )
+    except InputError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{name} cannot be stepped: {type(error).__name__}: {reason}"
+        ) from error
+    for obs in (reset[0], step[0]):
+        if np.shape(obs) != (spec.obs_size,):
+            raise InputError(
+                f"{name} returned an observation of shape {np.shape(obs)} where its space "
+                f"says {(spec.obs_size,)}."
+            )
+    if np.ndim(step[1]) != 0 and np.size(step[1]) != 1:
+        raise InputError(f"{name} returned a reward of shape {np.shape(step[1])}, not a number.")

@@ -1,0 +1,136 @@
+"""The only place that knows there are several runs: it puts the run axis on the device.
+
+On a GPU the runs of a group are one batch (`vmap`). On the CPU each run is a program call
+of its own, which gives the same bits as the run alone; calls spread over the CPU devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lfiw.config import TrainConfig
+from lfiw.learner import LearnerState, make_learner, traced_settings
+from lfiw.types import Clock, EnvSpec, Metrics
+
+
+class Shard(NamedTuple):
+    """Runs that one device trains together."""
+
+    device: jax.Device
+    runs: slice
+
+
+def place_runs(num_runs: int, devices: Sequence[jax.Device]) -> list[Shard]:
+    """A fixed rule: CPU devices take one run at a time, in turn; other devices take equal
+    parts of the group."""
+    if devices[0].platform == "cpu":
+        return [
+            Shard(devices[run % len(devices)], slice(run, run + 1)) for run in range(num_runs)
+        ]
+    bounds = np.linspace(0, num_runs, min(len(devices), num_runs) + 1).astype(int)
+    return [
+        Shard(device, slice(start, stop))
+        for device, start, stop in zip(devices, bounds[:-1], bounds[1:], strict=False)
+    ]
+
+
+def compile_for_runs(
+    function: Callable[..., Any], batched: bool, donate: bool = False, shared: int = 0
+) -> Any:
+    """Compile a function of one run for a shard. Its last `shared` arguments are common to
+    all runs; its first one, the state, is donated where the function replaces it."""
+    donated = (0,) if donate else ()
+    if not batched:
+        return jax.jit(function, donate_argnums=donated)
+
+    def over_runs(*arguments: Any) -> Any:
+        axes = [0] * (len(arguments) - shared) + [None] * shared
+        return jax.vmap(function, in_axes=axes)(*arguments)
+
+    return jax.jit(over_runs, donate_argnums=donated)
+
+
+class Group:
+    """The learners of several runs of one program, fed and read as numpy arrays [R, ...]."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        spec: EnvSpec,
+        devices: Sequence[jax.Device],
+        scalars: Sequence[dict[str, float]] | None = None,
+    ) -> None:
+        self.config = config
+        self.shards = place_runs(len(config.seeds), devices)
+        self._batched = devices[0].platform != "cpu"
+        learner = make_learner(config, spec)
+        compiled = partial(compile_for_runs, batched=self._batched)
+        init = compiled(learner.init)
+        self._add = compiled(learner.add, donate=True)
+        self._learn = compiled(learner.learn, donate=True, shared=1)
+        self._policy = compiled(learner.policy)
+        self._snapshot = compiled(learner.snapshot)
+
+        values = scalars or [traced_settings(config)] * len(config.seeds)
+        stacked = {
+            name: np.asarray([run[name] for run in values], _dtype(values[0][name]))
+            for name in values[0]
+        }
+        self._scalars = [self._put(stacked, shard) for shard in self.shards]
+        seeds = np.asarray(config.seeds, np.uint32)
+        keys = [self._put(seeds, shard) for shard in self.shards]
+        self.states: list[LearnerState] = [
+            init(scalars, key) for scalars, key in zip(self._scalars, keys, strict=True)
+        ]
+
+    def _put(self, values: Any, shard: Shard) -> Any:
+        """A shard's part of arrays [R, ...] on its device."""
+        part = shard.runs if self._batched else shard.runs.start
+        return jax.device_put(jax.tree.map(lambda array: array[part], values), shard.device)
+
+    def add(self, rows: np.ndarray) -> None:
+        """Store collected transitions [R, n, row_size]."""
+        self.states = [
+            self._add(state, self._put(rows, shard))
+            for state, shard in zip(self.states, self.shards, strict=True)
+        ]
+
+    def learn(self, env_steps: int, updates: int) -> list[Metrics]:
+        """One compiled call of updates for every run; returns before it has finished."""
+        clock = Clock(np.int32(env_steps), np.int32(updates))
+        metrics = []
+        for index, scalars in enumerate(self._scalars):
+            self.states[index], seen = self._learn(self.states[index], scalars, clock)
+            metrics.append(seen)
+        return metrics
+
+    def policies(self) -> list[dict[str, np.ndarray]]:
+        """The numpy policy of every run."""
+        return self.split([self._policy(*pair) for pair in self._pairs()])
+
+    def snapshots(self) -> list[dict[str, np.ndarray]]:
+        return self.split([self._snapshot(*pair) for pair in self._pairs()])
+
+    def _pairs(self) -> list[tuple[LearnerState, Any]]:
+        return list(zip(self.states, self._scalars, strict=True))
+
+    def split(self, parts: list[Any]) -> list[Any]:
+        """Results of the shards as one numpy tree per run."""
+        per_run = []
+        for part, shard in zip(jax.device_get(parts), self.shards, strict=True):
+            if not self._batched:
+                per_run.append(part)
+                continue
+            for index in range(shard.runs.stop - shard.runs.start):
+                per_run.append(jax.tree.map(lambda array, i=index: array[i], part))
+        return per_run
+
+
+def _dtype(value: float) -> Any:
+    return jnp.int32 if isinstance(value, int) else jnp.float32

@@ -1,0 +1,132 @@
+"""Learning for one run: transitions go into the ring, a scan makes a call's updates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from lfiw.agents import make_agent
+from lfiw.config import TrainConfig
+from lfiw.networks import named_arrays
+from lfiw.replay import ReplayContext, make_replay
+from lfiw.settings import override, walk
+from lfiw.types import Clock, EnvSpec, Metrics
+
+Scalars = dict[str, Array]
+
+
+class LearnerState(NamedTuple):
+    agent: Any
+    replay: Any
+    key: Array
+
+
+class Learner(NamedTuple):
+    """Pure functions of one run. `scalars` are its traced settings."""
+
+    init: Callable[[Scalars, Array], LearnerState]  # (scalars, seed)
+    add: Callable[[LearnerState, Array], LearnerState]  # (state, packed rows)
+    # (state, scalars, clock) -> (state, metrics averaged over the call's updates)
+    learn: Callable[[LearnerState, Scalars, Clock], tuple[LearnerState, Metrics]]
+    policy: Callable[[LearnerState, Scalars], dict[str, Array]]
+    snapshot: Callable[[LearnerState, Scalars], dict[str, Array]]
+
+
+def traced_settings(config: TrainConfig) -> dict[str, float]:
+    """The scalars of the compiled program: runs of one program may differ in them."""
+    scalars: dict[str, float] = {"schedule_env_steps": config.schedule_horizon}
+    for part in ("agent", "replay"):
+        for name, entry, value in walk(getattr(config, part), f"{part}."):
+            if entry.metadata.get("traced") or isinstance(value, float):
+                scalars[name] = value
+    return scalars
+
+
+def program_key(config: TrainConfig) -> TrainConfig:
+    """Equal for configs that share one compiled program: traced settings are blanked."""
+    for name in traced_settings(config):
+        config = override(config, name, 0)
+    return dataclasses.replace(config, seeds=())
+
+
+def with_scalars(config: TrainConfig, scalars: Scalars) -> TrainConfig:
+    """The config with its traced settings replaced by (traced) arrays."""
+    for name, value in scalars.items():
+        config = override(config, name, value)
+    return config
+
+
+def updates_in_call(config: TrainConfig, period: int) -> int:
+    """The fixed number of updates of a compiled call: the largest divisor of a phase's
+    updates within `updates_per_call`, in whole cycles of the agent."""
+    cycles = max(1, round(config.phase_env_steps * config.updates_per_env_step) // period)
+    most = max(1, config.updates_per_call // period)
+    return period * max(n for n in range(1, min(cycles, most) + 1) if cycles % n == 0)
+
+
+def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
+    def parts(scalars: Scalars) -> tuple[Any, Any]:
+        run = with_scalars(config, scalars)
+        context = ReplayContext(
+            spec=spec,
+            capacity=config.capacity,
+            buffer_size=config.buffer_size,
+            batch_size=config.batch_size,
+            schedule_env_steps=run.schedule_horizon,
+            agent_learning_rate=run.agent.learning_rate,
+        )
+        return make_agent(run.agent, spec), make_replay(run.replay, context)
+
+    def init(scalars: Scalars, seed: Array) -> LearnerState:
+        agent, replay = parts(scalars)
+        key_agent, key_replay, key_updates = jax.random.split(jax.random.key(seed), 3)
+        return LearnerState(agent.init(key_agent), replay.init(key_replay), key_updates)
+
+    def add(state: LearnerState, rows: Array) -> LearnerState:
+        _, replay = parts({})
+        return state._replace(replay=replay.add(state.replay, rows))
+
+    def learn(
+        state: LearnerState, scalars: Scalars, clock: Clock
+    ) -> tuple[LearnerState, Metrics]:
+        agent, replay = parts(scalars)
+
+        def update(state: LearnerState, clock: Clock, turn: int) -> tuple[LearnerState, Metrics]:
+            # Keys are a function of the count of updates, so a resumed run draws the same.
+            key_sample, key_agent = jax.random.split(jax.random.fold_in(state.key, clock.updates))
+            replay_state, sample, replay_metrics = replay.sample(state.replay, key_sample, clock)
+            agent_state, td_errors, metrics = agent.update(state.agent, sample, key_agent, turn)
+            replay_state = replay.feedback(replay_state, sample, td_errors)
+            return LearnerState(agent_state, replay_state, state.key), metrics | replay_metrics
+
+        def cycle(state: LearnerState, start: Array) -> tuple[LearnerState, Metrics]:
+            metrics: Metrics = {}
+            for turn in range(agent.period):
+                state, seen = update(state, clock._replace(updates=start + turn), turn)
+                metrics |= seen
+            return state, metrics
+
+        count = updates_in_call(config, agent.period)
+        starts = clock.updates + jnp.arange(0, count, agent.period)
+        with jax.default_matmul_precision(config.matmul_precision):
+            state, metrics = jax.lax.scan(cycle, state, starts)
+        return state, jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
+
+    def policy(state: LearnerState, scalars: Scalars) -> dict[str, Array]:
+        agent, _ = parts(scalars)
+        return agent.policy(state.agent)
+
+    def snapshot(state: LearnerState, scalars: Scalars) -> dict[str, Array]:
+        agent, replay = parts(scalars)
+        networks = agent.networks(state.agent) | replay.networks(state.replay)
+        arrays: dict[str, Array] = {}
+        for name, network in networks.items():
+            arrays |= named_arrays(network, name)
+        return arrays
+
+    return Learner(init=init, add=add, learn=learn, policy=policy, snapshot=snapshot)

@@ -1,0 +1,128 @@
+"""Showing how training goes: a live table on a terminal, plain lines elsewhere. No jax here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+REFRESH_SECONDS = 0.25
+
+
+class Progress(Protocol):
+    """What is read of a group in training."""
+
+    name: str
+    total_env_steps: int
+    num_runs: int
+    env_steps: int
+    updates: int
+    returns: dict[int, float]
+    evaluated_at: int
+    state: str
+
+
+def duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
+
+
+class Rate:
+    """Environment steps per second over all runs, and the time left at that rate."""
+
+    def __init__(self, groups: Sequence[Progress]) -> None:
+        self._groups = groups
+        self._started: float | None = None
+        self._first = 0
+
+    def _done(self) -> int:
+        return sum(group.env_steps * group.num_runs for group in self._groups)
+
+    def read(self) -> tuple[float, float | None]:
+        done = self._done()
+        if self._started is None:
+            # Random first steps and compilation say nothing about the rate to come.
+            if any(group.updates for group in self._groups):
+                self._started, self._first = time.monotonic(), done
+            return 0.0, None
+        seconds = time.monotonic() - self._started
+        rate = (done - self._first) / seconds if seconds > 1 else 0.0
+        total = sum(group.total_env_steps * group.num_runs for group in self._groups)
+        return rate, (total - done) / rate if rate else None
+
+
+def latest_return(group: Progress) -> str:
+    if not group.returns:
+        return "-"
+    values = list(group.returns.values())
+    spread = f" ± {np.std(values):,.0f}" if len(values) > 1 else ""
+    return f"{np.mean(values):,.0f}{spread}"
+
+
+def live_table(title: str, groups: Sequence[Progress], rate: float, left: float | None) -> Table:
+    speed = f"{rate:,.0f} steps/s" if rate else "starting"
+    remaining = f", {duration(left)} left" if left is not None else ""
+    table = Table(title=f"{title}: {speed} over all runs{remaining}", title_justify="left")
+    table.add_column("method")
+    for heading in ("seeds", "environment steps", "updates", "return", "evaluated at"):
+        table.add_column(heading, justify="right")
+    table.add_column("state")
+    for group in groups:
+        table.add_row(
+            group.name,
+            str(group.num_runs),
+            f"{group.env_steps:,} / {group.total_env_steps:,}",
+            f"{group.updates:,}",
+            latest_return(group),
+            f"{group.evaluated_at:,}" if group.returns else "-",
+            group.state,
+        )
+    return table
+
+
+def show_progress(
+    title: str,
+    groups: Sequence[Progress],
+    running: Callable[[], bool],
+    console: Console,
+) -> None:
+    """Show the groups until `running` says no; called in the main thread."""
+    rate = Rate(groups)
+    if not console.is_terminal:
+        _print_lines(groups, running, console, rate)
+        return
+    with Live(console=console, refresh_per_second=4) as live:
+        while running():
+            live.update(live_table(title, groups, *rate.read()))
+            time.sleep(REFRESH_SECONDS)
+        live.update(live_table(title, groups, *rate.read()))
+
+
+def _print_lines(
+    groups: Sequence[Progress], running: Callable[[], bool], console: Console, rate: Rate
+) -> None:
+    printed = {group.name: 0 for group in groups}
+    alive = True
+    while alive:
+        alive = running()
+        speed, left = rate.read()
+        for group in groups:
+            complete = len(group.returns) == group.num_runs
+            if complete and group.evaluated_at > printed[group.name]:
+                printed[group.name] = group.evaluated_at
+                remaining = f", {duration(left)} left" if left is not None and alive else ""
+                console.print(
+                    f"{group.name}: {group.evaluated_at:,} of {group.total_env_steps:,} steps, "
+                    f"return {latest_return(group)}, {speed:,.0f} steps/s{remaining}",
+                    highlight=False,
+                    soft_wrap=True,
+                )
+        time.sleep(REFRESH_SECONDS)

@@ -1,0 +1,46 @@
+"""What a replay strategy is: a few pure functions over its state, written for one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from lfiw.networks import Mlp
+from lfiw.replay.ring import Ring
+from lfiw.types import Clock, EnvSpec, Metrics, Sample
+
+
+@dataclass(frozen=True)
+class ReplayContext:
+    """What a strategy needs to know of the rest of the configuration."""
+
+    spec: EnvSpec
+    capacity: int  # slots of the ring
+    buffer_size: int  # the configured size, which a short run never fills
+    batch_size: int
+    schedule_env_steps: int  # horizon of annealed settings
+    agent_learning_rate: float
+
+
+class Replay(NamedTuple):
+    init: Callable[[Array], Any]  # key -> state
+    add: Callable[[Any, Array], Any]  # (state, packed rows [n, row_size]) -> state
+    # (state, key, clock) -> (state, sample, metrics)
+    sample: Callable[[Any, Array, Clock], tuple[Any, Sample, Metrics]]
+    feedback: Callable[[Any, Sample, Array], Any]  # (state, sample, td_errors [2, B]) -> state
+    ring: Callable[[Any], Ring] = lambda state: state
+    networks: Callable[[Any], dict[str, Mlp]] = lambda state: {}  # what a snapshot keeps
+
+
+def anneal(start: float, end: float, clock: Clock, horizon: int) -> Array:
+    """Linear over the schedule's horizon, then constant."""
+    progress = jnp.minimum(clock.env_steps / horizon, 1.0)
+    return start + (end - start) * progress
+
+
+def no_feedback(state: Any, sample: Sample, td_errors: Array) -> Any:
+    return state

@@ -1,0 +1,119 @@
+"""Likelihood-free importance weights: the ratio network weights what another strategy draws.
+
+The fast memory is a FIFO of the same transitions as the slow one, hence a window of the
+most recent slots of the ring, not a second copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from lfiw.ratio import RatioConfig, RatioState, make_ratio, ratio_weights
+from lfiw.replay.base import Replay, ReplayContext
+from lfiw.replay.per import PerConfig, make_per
+from lfiw.replay.ring import Ring, draw_recent, slot_age
+from lfiw.replay.uniform import UniformConfig, make_uniform
+from lfiw.settings import setting
+from lfiw.types import Clock, Metrics, Sample
+
+AGE_GROUPS = 5  # weights are reported for each fifth of the ring, newest first
+
+
+@dataclass(frozen=True)
+class LfiwConfig(RatioConfig):
+    name: ClassVar[str] = "lfiw"
+    fast_size: int = setting(10_000, at_least=1, traced=True)  # paper, section 5
+    # Paper: 100 "episodes" of 1000 steps. The network trains from the first update on, so
+    # that it is ready when the weights are switched on.
+    warmup_env_steps: int = setting(100_000, at_least=0, traced=True)
+    clip_ratio: bool = False  # at its exact bound |slow| / |fast|
+    weight_policy: bool = False  # weight the policy update too
+    sampling: Literal["uniform", "per"] = "uniform"  # what draws the transitions
+    per: PerConfig = field(default_factory=PerConfig)  # for sampling=per
+
+    @classmethod
+    def paper(cls) -> LfiwConfig:
+        return cls(transform="power", per=PerConfig.paper())
+
+
+class LfiwState(NamedTuple):
+    base: Any  # state of the strategy that draws
+    ratio: RatioState
+
+
+def weight_by_age(weights: Array, ages: Array, size: Array) -> Array:
+    """Mean weight [AGE_GROUPS] of each fifth of the ring; 1 where the batch has none."""
+    group = jnp.minimum(ages * AGE_GROUPS // size, AGE_GROUPS - 1)
+    member = group == jnp.arange(AGE_GROUPS)[:, None]
+    count = jnp.sum(member, axis=-1)
+    return jnp.where(count > 0, jnp.sum(member * weights, axis=-1) / jnp.maximum(count, 1), 1.0)
+
+
+def weight_diagnostics(weights: Array, ages: Array, size: Array) -> Metrics:
+    return {
+        # 1 for equal weights, 1/B when one transition carries all
+        "effective_sample_size": jnp.mean(weights) ** 2 / jnp.mean(jnp.square(weights)),
+        "max_weight": jnp.max(weights),
+        "weight_by_age": weight_by_age(weights, ages, size),
+    }
+
+
+def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
+    spec = context.spec
+    input_size = spec.obs_size + spec.action_size
+    ratio = make_ratio(config, input_size, context.agent_learning_rate)
+    prioritised = config.sampling == "per"
+    base = make_per(config.per, context) if prioritised else make_uniform(UniformConfig(), context)
+
+    def init(key: Array) -> LfiwState:
+        return LfiwState(base.init(key), ratio.init(key))
+
+    def add(state: LfiwState, rows: Array) -> LfiwState:
+        return state._replace(base=base.add(state.base, rows))
+
+    def inputs(ring: Ring, slots: Array) -> Array:
+        return ring.rows[slots, :input_size]  # a packed row starts with (s, a)
+
+    def sample(state: LfiwState, key: Array, clock: Clock) -> tuple[LfiwState, Sample, Metrics]:
+        # The base consumes `key` itself, so that it draws what it would draw alone.
+        base_state, drawn, metrics = base.sample(state.base, key, clock)
+        ring = base.ring(state.base)
+        key_fast, key_slow = jax.random.split(jax.random.fold_in(key, 1))
+        fast = inputs(ring, draw_recent(key_fast, ring, config.fast_size, context.batch_size))
+        slow = jnp.concatenate([drawn.batch.obs, drawn.batch.action], axis=-1)
+        if prioritised:  # the ratio is defined against the slow memory, not against PER's draw
+            uniform_slots = draw_recent(key_slow, ring, ring.size, context.batch_size)
+            logits = ratio.logits(state.ratio, slow)
+            ratio_state, _, seen = ratio.update(state.ratio, inputs(ring, uniform_slots), fast)
+        else:
+            ratio_state, logits, seen = ratio.update(state.ratio, slow, fast)
+        bound = ring.size / jnp.minimum(ring.size, config.fast_size)
+        weights = ratio_weights(
+            logits, config.temperature, config.transform, bound if config.clip_ratio else None
+        )
+        warm = clock.env_steps >= config.warmup_env_steps
+        weights = jnp.where(warm, weights, 1.0)
+        metrics |= seen | weight_diagnostics(weights, slot_age(ring, drawn.slots), ring.size)
+        if config.weight_policy:
+            drawn = drawn._replace(policy_weights=weights)
+        if prioritised:
+            weights = weights * drawn.weights
+            weights = weights / jnp.mean(weights)
+        return LfiwState(base_state, ratio_state), drawn._replace(weights=weights), metrics
+
+    def feedback(state: LfiwState, sample: Sample, td_errors: Array) -> LfiwState:
+        return state._replace(base=base.feedback(state.base, sample, td_errors))
+
+    return Replay(
+        init=init,
+        add=add,
+        sample=sample,
+        feedback=feedback,
+        ring=lambda state: base.ring(state.base),
+        networks=lambda state: {"ratio": state.ratio.network},
+    )

@@ -1,0 +1,62 @@
+"""The one store of transitions: a ring of packed rows in device memory.
+
+Uniform replay, ERE's shrinking range and LFIW's fast memory are all windows of the most
+recent slots, so one draw serves them all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from lfiw.types import EnvSpec, Sample, unpack_rows
+
+
+class Ring(NamedTuple):
+    rows: Array  # [N, row_size]
+    head: Array  # [] the slot that is written next
+    size: Array  # [] slots filled so far
+
+
+def init_ring(capacity: int, spec: EnvSpec) -> Ring:
+    zero = jnp.zeros((), jnp.int32)
+    return Ring(jnp.zeros((capacity, spec.row_size), jnp.float32), head=zero, size=zero)
+
+
+def next_slots(ring: Ring, count: int) -> Array:
+    """The slots that the next `count` rows go to."""
+    return (ring.head + jnp.arange(count)) % ring.rows.shape[0]
+
+
+def add_rows(ring: Ring, rows: Array) -> Ring:
+    """Append rows [n, row_size], overwriting the oldest."""
+    count, capacity = rows.shape[0], ring.rows.shape[0]
+    if count > capacity:
+        raise ValueError(f"{count} rows do not fit into a ring of {capacity}")
+    return Ring(
+        rows=ring.rows.at[next_slots(ring, count)].set(rows, unique_indices=True),
+        head=(ring.head + count) % capacity,
+        size=jnp.minimum(ring.size + count, capacity),
+    )
+
+
+def draw_recent(key: Array, ring: Ring, window: Array, count: int) -> Array:
+    """Slots [count] drawn uniformly, with replacement, from the `window` newest."""
+    window = jnp.clip(window, 1, ring.size).astype(jnp.uint32)
+    # The remainder of 32 random bits is uniform to within window / 2^32.
+    age = (jax.random.bits(key, (count,)) % window).astype(jnp.int32)
+    return (ring.head - 1 - age) % ring.rows.shape[0]
+
+
+def slot_age(ring: Ring, slots: Array) -> Array:
+    """0 for the newest slot."""
+    return (ring.head - 1 - slots) % ring.rows.shape[0]
+
+
+def unit_sample(ring: Ring, slots: Array, spec: EnvSpec) -> Sample:
+    """The rows of the slots with all weights one."""
+    ones = jnp.ones(slots.shape, jnp.float32)
+    return Sample(unpack_rows(ring.rows[slots], spec), slots, ones, ones)

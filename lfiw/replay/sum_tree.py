@@ -1,0 +1,69 @@
+"""A tree of sums over the priorities of a ring: draw a slot in proportion to its priority.
+
+The tree is wide and flat: a draw walks down few levels, each a short running sum over
+BRANCHING siblings, which suits vector hardware better than a binary tree.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+
+BRANCHING = 128
+
+SumTree = tuple[Array, ...]  # levels from root to leaves; each a multiple of BRANCHING long
+
+
+def init_tree(capacity: int) -> SumTree:
+    """All priorities zero."""
+    sizes = []
+    size = capacity
+    while True:
+        padded = -(-size // BRANCHING) * BRANCHING
+        sizes.append(padded)
+        size = padded // BRANCHING
+        if size == 1:
+            break
+    return tuple(jnp.zeros((size,), jnp.float32) for size in reversed(sizes))
+
+
+def total(tree: SumTree) -> Array:
+    return jnp.sum(tree[0])
+
+
+def siblings(level: Array, parents: Array) -> Array:
+    """The BRANCHING children [..., BRANCHING] of each parent."""
+    return level.reshape(-1, BRANCHING)[parents]
+
+
+def set_priorities(tree: SumTree, slots: Array, priorities: Array) -> SumTree:
+    """Write priorities; of duplicates in one write the largest wins, on every device.
+
+    Sums above are recomputed from their children, so rounding errors never pile up.
+    """
+    *upper, leaves = tree
+    leaves = leaves.at[slots].set(0.0).at[slots].max(priorities)
+    levels = [leaves]
+    for level in reversed(upper):
+        slots = slots // BRANCHING
+        level = level.at[slots].set(jnp.sum(siblings(levels[0], slots), axis=-1))
+        levels.insert(0, level)
+    return tuple(levels)
+
+
+def draw(tree: SumTree, uniforms: Array) -> Array:
+    """Slots [B] for uniforms [B] in [0, 1); a zero priority is never drawn."""
+    remaining = uniforms * total(tree)
+    nodes = jnp.zeros(uniforms.shape, jnp.int32)
+    for level in tree:
+        values = siblings(level, nodes)
+        running = jnp.cumsum(values, axis=-1)
+        drawable = values > 0
+        # Rounding may leave `remaining` at or past the end: then the last drawable child.
+        last = BRANCHING - 1 - jnp.argmax(drawable[:, ::-1], axis=-1)
+        hit = drawable & (running > remaining[:, None])
+        child = jnp.where(jnp.any(hit, axis=-1), jnp.argmax(hit, axis=-1), last)
+        before = jnp.take_along_axis(running - values, child[:, None], axis=-1)[:, 0]
+        remaining = jnp.maximum(remaining - before, 0.0)
+        nodes = nodes * BRANCHING + child
+    return nodes

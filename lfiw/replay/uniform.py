@@ -1,0 +1,34 @@
+"""Uniform replay: every stored transition is equally likely."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jax import Array
+
+from lfiw.replay.base import Replay, ReplayContext, no_feedback
+from lfiw.replay.ring import Ring, add_rows, draw_recent, init_ring, unit_sample
+from lfiw.types import Clock, Metrics, Sample
+
+
+@dataclass(frozen=True)
+class UniformConfig:
+    name: ClassVar[str] = "uniform"
+
+    @classmethod
+    def paper(cls) -> UniformConfig:
+        return cls()
+
+
+def make_uniform(config: UniformConfig, context: ReplayContext) -> Replay:
+    def sample(ring: Ring, key: Array, clock: Clock) -> tuple[Ring, Sample, Metrics]:
+        slots = draw_recent(key, ring, ring.size, context.batch_size)
+        return ring, unit_sample(ring, slots, context.spec), {}
+
+    return Replay(
+        init=lambda key: init_ring(context.capacity, context.spec),
+        add=add_rows,
+        sample=sample,
+        feedback=no_feedback,
+    )

@@ -1,0 +1,171 @@
+"""Stepping environments with a numpy policy: what a worker does. No jax here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from lfiw.envs import ActionScale, EnvConfig, check_spaces, make_env
+from lfiw.errors import InputError
+from lfiw.policy import NumpyPolicy
+from lfiw.types import EnvSpec, row_columns
+
+# Streams of random numbers of a run, apart from each other by construction.
+ACTION_STREAM, RESET_STREAM, EVAL_STREAM = 0, 1, 2
+
+
+class Episode(NamedTuple):
+    total_reward: float
+    length: int
+
+
+class Collected(NamedTuple):
+    rows: np.ndarray  # [n, row_size] packed transitions
+    episodes: list[Episode]  # those that ended within these steps
+
+
+def stream(seed: int, purpose: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence([seed, purpose]))
+
+
+def eval_seeds(seed: int, episodes: int) -> list[int]:
+    """The fixed reset seeds of a run's evaluation episodes."""
+    return [int(value) for value in stream(seed, EVAL_STREAM).integers(2**31, size=episodes)]
+
+
+class EnvRunner:
+    """The training environment of one run.
+
+    Every episode starts from a seed drawn by the run, so that an episode can be replayed
+    from that seed and its actions alone.
+    """
+
+    def __init__(self, config: EnvConfig, seed: int) -> None:
+        self.name = config.id
+        self.env = make_env(config)
+        self.spec, self.scale = check_spaces(self.env, config.id)
+        self.columns = row_columns(self.spec)
+        self.action_rng = stream(seed, ACTION_STREAM)
+        self.reset_rng = stream(seed, RESET_STREAM)
+        self.env_steps = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self.episode_seed = int(self.reset_rng.integers(2**31))
+        obs, _ = self.env.reset(seed=self.episode_seed)
+        self.obs = np.asarray(obs, np.float32)
+        self.total_reward, self.length = 0.0, 0
+
+    def collect(self, arrays: Mapping[str, np.ndarray] | None, count: int) -> Collected:
+        """Take `count` steps with the policy, or with uniform actions where it is None."""
+        shape = (count, self.spec.action_size)
+        if arrays is None:
+            actions = self.action_rng.uniform(-1, 1, shape).astype(np.float32)
+        else:
+            policy = NumpyPolicy(arrays)
+            noise = self.action_rng.standard_normal(shape, np.float32)
+        rows = np.empty((count, self.spec.row_size), np.float32)
+        episodes: list[Episode] = []
+        for index in range(count):
+            action = actions[index] if arrays is None else policy.act(self.obs, noise[index])
+            ended = self._step(action, rows[index])
+            if ended is not None:
+                episodes.append(ended)
+        self._refuse_non_finite(rows)
+        self.env_steps += count
+        return Collected(rows, episodes)
+
+    def _step(self, action: np.ndarray, row: np.ndarray) -> Episode | None:
+        obs, reward, terminated, truncated, _ = self.env.step(self.scale.to_env(action))
+        columns = self.columns
+        row[columns.obs] = self.obs
+        row[columns.action] = action
+        row[columns.reward] = reward
+        row[columns.discount] = 0.0 if terminated else 1.0
+        row[columns.next_obs] = obs
+        self.obs = row[columns.next_obs].copy()
+        self.total_reward += float(reward)
+        self.length += 1
+        if not (terminated or truncated):
+            return None
+        ended = Episode(self.total_reward, self.length)
+        self._reset()
+        return ended
+
+    def _refuse_non_finite(self, rows: np.ndarray) -> None:
+        finite = np.isfinite(rows)
+        if finite.all():
+            return
+        index = int(np.argmin(finite.all(axis=1)))
+        bad = next(
+            name
+            for name, column in self.columns._asdict().items()
+            if not np.all(finite[index, column])
+        )
+        raise InputError(
+            f"{self.name} produced a non-finite {bad} at environment step "
+            f"{self.env_steps + index + 1}."
+        )
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def run_episodes(
+    env: gymnasium.Env[Any, Any],
+    scale: ActionScale,
+    arrays: Mapping[str, np.ndarray],
+    seeds: Sequence[int],
+) -> list[Episode]:
+    """Deterministic episodes, each fully decided by the policy and its reset seed."""
+    policy = NumpyPolicy(arrays)
+    episodes = []
+    for seed in seeds:
+        obs, _ = env.reset(seed=seed)
+        total_reward, length, ended = 0.0, 0, False
+        while not ended:
+            action = scale.to_env(policy.act(np.asarray(obs, np.float32)))
+            obs, reward, terminated, truncated, _ = env.step(action)
+            total_reward += float(reward)
+            length += 1
+            ended = terminated or truncated
+        episodes.append(Episode(total_reward, length))
+    return episodes
+
+
+@dataclass
+class RolloutHost:
+    """What a worker process holds: the environments of some runs and one to evaluate in."""
+
+    config: EnvConfig
+
+    def __post_init__(self) -> None:
+        self.runners: dict[int, EnvRunner] = {}
+        self._eval: tuple[gymnasium.Env[Any, Any], EnvSpec, ActionScale] | None = None
+
+    def open(self, seeds: Mapping[int, int]) -> None:
+        """Start the environments of the given runs (run index -> seed)."""
+        for run, seed in seeds.items():
+            self.runners[run] = EnvRunner(self.config, seed)
+
+    def collect(
+        self, policies: Mapping[int, Mapping[str, np.ndarray] | None], count: int
+    ) -> dict[int, Collected]:
+        return {run: self.runners[run].collect(arrays, count) for run, arrays in policies.items()}
+
+    def evaluate(self, arrays: Mapping[str, np.ndarray], seeds: Sequence[int]) -> list[Episode]:
+        if self._eval is None:
+            env = make_env(self.config)
+            self._eval = (env, *check_spaces(env, self.config.id))
+        env, _, scale = self._eval
+        return run_episodes(env, scale, arrays, seeds)
+
+    def close(self) -> None:
+        for runner in self.runners.values():
+            runner.close()
+        if self._eval is not None:
+            self._eval[0].close()

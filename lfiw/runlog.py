@@ -1,0 +1,197 @@
+"""The run folder: its layout, its log, and reading it back. No jax here."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+from tensorboardX import SummaryWriter
+
+from lfiw.errors import InputError
+from lfiw.policy import policy_file
+
+TENSORBOARD_EVERY_ENV_STEPS = 1000  # thins the derived files, never metrics.jsonl
+
+# Both usual families of names, so that existing dashboards work.
+TENSORBOARD_TAGS = {
+    "return_mean": ("eval/mean_reward",),
+    "length_mean": ("eval/mean_ep_length",),
+    "episode_return_mean": ("rollout/ep_rew_mean", "charts/episodic_return"),
+    "episode_length_mean": ("rollout/ep_len_mean", "charts/episodic_length"),
+    "steps_per_second": ("time/fps", "charts/SPS"),
+    "classifier_loss": ("lfiw/classifier_loss",),
+    "balanced_accuracy": ("lfiw/balanced_accuracy",),
+    "effective_sample_size": ("lfiw/effective_sample_size",),
+    "max_weight": ("lfiw/max_weight",),
+    "weight_by_age": ("lfiw/weight_by_age",),
+    "alpha": ("train/ent_coef",),
+}
+NOT_PLOTTED = {"kind", "seed", "env_steps", "updates", "wall_seconds", "episodes"}
+
+Row = dict[str, Any]
+Later = tuple[Future[Any], Callable[[Any], Row]]  # a result to come, and how to write it
+
+
+def safe_name(name: str) -> str:
+    """A name without characters that mean something to a file system."""
+    return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip("-.") or "unnamed"
+
+
+def run_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Path:
+    name = f"{method}-{label}" if label else method
+    return Path(out) / safe_name(env_id) / safe_name(name)
+
+
+def rounded(value: Any) -> Any:
+    """Numbers short enough to read; what is not finite becomes null, as JSON demands."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        return [rounded(element) for element in value]
+    if isinstance(value, float | np.floating | np.ndarray):
+        number = float(value)
+        return float(f"{number:.7g}") if math.isfinite(number) else None
+    return value
+
+
+class RunLog:
+    """Writes metrics.jsonl and the TensorBoard files of one run folder.
+
+    Rows stay in the order in which they were appended, also where one waits for an
+    evaluation that is still running: the log does not depend on timing.
+    """
+
+    def __init__(self, folder: Path, on_eval: Callable[[Row], None] = lambda row: None) -> None:
+        self.folder = folder
+        self._on_eval = on_eval
+        self._file = (folder / "metrics.jsonl").open("a", encoding="utf-8")
+        self._pending: deque[Row | Later] = deque()
+        self._boards: dict[int, SummaryWriter] = {}
+        self._board_steps: dict[int, int] = {}
+        self._started = time.monotonic()
+
+    def wall_seconds(self) -> float:
+        return round(time.monotonic() - self._started, 3)
+
+    def append(self, item: Row | Later) -> None:
+        self._pending.append(item)
+        self.flush()
+
+    def flush(self, wait: bool = False) -> None:
+        """Write all rows up to the first evaluation that is not ready yet."""
+        while self._pending:
+            item = self._pending[0]
+            if not isinstance(item, dict):
+                future, to_row = item
+                if not (wait or future.done()):
+                    break
+                item = to_row(future.result())
+            self._pending.popleft()
+            self._write(item)
+        self._file.flush()
+
+    def _write(self, row: Row) -> None:
+        row = {name: rounded(value) for name, value in row.items()}
+        self._file.write(json.dumps(row) + "\n")
+        if row["kind"] == "eval":
+            self._on_eval(row)
+        self._write_tensorboard(row)
+
+    def _write_tensorboard(self, row: Row) -> None:
+        seed, env_steps = row["seed"], row["env_steps"]
+        if row["kind"] == "train":
+            if env_steps - self._board_steps.get(seed, -math.inf) < TENSORBOARD_EVERY_ENV_STEPS:
+                return
+            self._board_steps[seed] = env_steps
+        if seed not in self._boards:
+            self._boards[seed] = SummaryWriter(str(self.folder / "tensorboard" / f"seed-{seed}"))
+        for name, value in row.items():
+            if name in NOT_PLOTTED or value is None:
+                continue
+            for tag in TENSORBOARD_TAGS.get(name, (f"train/{name}",)):
+                if isinstance(value, list):
+                    for index, element in enumerate(value):
+                        self._boards[seed].add_scalar(f"{tag}_{index}", element, env_steps)
+                else:
+                    self._boards[seed].add_scalar(tag, value, env_steps)
+
+    def close(self) -> None:
+        try:
+            self.flush(wait=True)
+        finally:
+            self._file.close()
+            for board in self._boards.values():
+                board.close()
+
+
+def write_json(path: Path, value: Any) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
+    temporary.replace(path)
+
+
+def save_policies(
+    folder: Path,
+    seeds: Sequence[int],
+    policies: Sequence[Mapping[str, np.ndarray]],
+    bounds: Mapping[str, np.ndarray],
+) -> None:
+    """Policy files, complete with the action bounds."""
+    for seed, arrays in zip(seeds, policies, strict=True):
+        save_arrays(policy_file(folder, seed), {**arrays, **bounds})
+
+
+def read_config(run: str | Path) -> dict[str, Any]:
+    """The contents of config.json, or a sentence."""
+    path = Path(run) / "config.json"
+    if not path.is_file():
+        raise InputError(f"{run} is not a run folder: it has no config.json.")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+    if not isinstance(content, dict) or "config" not in content:
+        raise InputError(f"{path} is not the configuration of a run.")
+    return content
+
+
+def read_metrics(run: str | Path, kind: str | None = None) -> list[Row]:
+    """The rows of a run's log; a line cut short by a kill is left out."""
+    path = Path(run) / "metrics.jsonl"
+    if not path.is_file():
+        raise InputError(f"{run} has no metrics.jsonl.")
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if kind is None or row.get("kind") == kind:
+            rows.append(row)
+    return rows
+
+
+def find_runs(paths: Sequence[str | Path]) -> list[Path]:
+    """Run folders at or below the given paths."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        below = [path] if (path / "config.json").is_file() else []
+        below = below or sorted(config.parent for config in path.glob("**/config.json"))
+        if not below:
+            raise InputError(f"{path} holds no run folder.")
+        found += below
+    return found

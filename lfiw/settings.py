@@ -1,0 +1,171 @@
+"""Settings are frozen dataclasses; this module declares, parses, checks and stores them.
+
+A field made by `setting` carries its valid range. Floats of agents and strategies, and
+integers marked `traced`, are scalars of the compiled program: runs that differ in them
+share it. Every other setting fixes shapes or code.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+from lfiw.errors import InputError, nearest
+
+
+def setting(
+    default: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    traced: bool = False,
+) -> Any:
+    """A dataclass field with a range, which holds for every element of a tuple."""
+    limits = {"above": above, "at_least": at_least, "at_most": at_most}
+    return dataclasses.field(default=default, metadata={"limits": limits, "traced": traced})
+
+
+def walk(config: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
+    """Dotted name, field and value of every setting below a config."""
+    for entry in dataclasses.fields(config):
+        value = getattr(config, entry.name)
+        if dataclasses.is_dataclass(value):
+            yield from walk(value, f"{prefix}{entry.name}.")
+        else:
+            yield prefix + entry.name, entry, value
+
+
+def check_ranges(config: Any) -> None:
+    """Raise one sentence for the first value out of its range."""
+    for name, entry, value in walk(config):
+        limits = entry.metadata.get("limits")
+        if limits is None or value is None:
+            continue
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                continue
+            _check_number(name, number, **limits)
+
+
+def _check_number(
+    name: str,
+    number: float,
+    above: float | None,
+    at_least: float | None,
+    at_most: float | None,
+) -> None:
+    if not math.isfinite(number):
+        raise InputError(f"{name} must be finite, not {number}.")
+    if above is not None and not number > above:
+        raise InputError(f"{name} must be above {above:g}, not {number}.")
+    if at_least is not None and not number >= at_least:
+        raise InputError(f"{name} must be at least {at_least:g}, not {number}.")
+    if at_most is not None and not number <= at_most:
+        raise InputError(f"{name} must be at most {at_most:g}, not {number}.")
+
+
+def override(config: Any, key: str, value: Any) -> Any:
+    """A copy of the config with one dotted setting replaced; text is parsed by its type."""
+    return _override(config, key, key, value)
+
+
+def _override(config: Any, full_key: str, key: str, value: Any) -> Any:
+    head, _, rest = key.partition(".")
+    if head not in {entry.name for entry in dataclasses.fields(config)}:
+        known = [full_key.removesuffix(key) + name for name, _, _ in walk(config)]
+        raise InputError(f"Unknown setting {full_key!r}.{nearest(full_key, known)}")
+    current = getattr(config, head)
+    if not rest:
+        hint = typing.get_type_hints(type(config))[head]
+        parsed = parse(full_key, value, hint) if isinstance(value, str) else value
+        return dataclasses.replace(config, **{head: parsed})
+    if isinstance(current, dict):
+        return dataclasses.replace(config, **{head: {**current, rest: parse_literal(value)}})
+    if not dataclasses.is_dataclass(current):
+        raise InputError(f"Setting {head!r} has no part {rest!r}.")
+    return dataclasses.replace(config, **{head: _override(current, full_key, rest, value)})
+
+
+def parse_literal(value: Any) -> Any:
+    """A value without a declared type: number, boolean, list, null, else the text itself."""
+    if not isinstance(value, str):
+        return value
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if value.lower() in words:
+        return words[value.lower()]
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value
+
+
+def parse(key: str, text: str, hint: Any) -> Any:
+    """Text from the command line as the type of its setting."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        if text not in arguments:
+            raise InputError(f"{key} cannot be {text!r}.{nearest(text, arguments)}")
+        return text
+    if origin in (types.UnionType, typing.Union):
+        if type(None) in arguments and text.lower() == "none":
+            return None
+        return parse(key, text, next(kind for kind in arguments if kind is not type(None)))
+    if origin is tuple:
+        parts = text.strip("()[] ").split(",")
+        return tuple(parse(key, part.strip(), arguments[0]) for part in parts if part.strip())
+    parsers = {bool: _parse_bool, int: _parse_int, float: float, str: str}
+    if hint not in parsers:
+        raise InputError(f"{key} has parts of its own; set one of them instead.")
+    try:
+        return parsers[hint](text)
+    except (ValueError, OverflowError):
+        raise InputError(f"{key} takes a value of type {hint.__name__}, not {text!r}.") from None
+
+
+def _parse_bool(text: str) -> bool:
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in words:
+        raise ValueError
+    return words[text.lower()]
+
+
+def _parse_int(text: str) -> int:
+    number = float(text.replace("_", ""))  # so that 1e6 and 1_000_000 are integers too
+    if number != int(number):
+        raise ValueError
+    return int(number)
+
+
+def to_json(config: Any) -> dict[str, Any]:
+    """All settings as JSON, with the registered name of each agent or strategy."""
+    named = {"name": config.name} if hasattr(config, "name") else {}
+    values = {
+        entry.name: getattr(config, entry.name) for entry in dataclasses.fields(config)
+    }
+    return named | {
+        key: to_json(value)
+        if dataclasses.is_dataclass(value)
+        else list(value) if isinstance(value, tuple) else value
+        for key, value in values.items()
+    }
+
+
+def from_json(cls: type[Any], values: dict[str, Any]) -> Any:
+    """The inverse of `to_json` for a config without alternatives inside."""
+    hints = typing.get_type_hints(cls)
+    given = {key: value for key, value in values.items() if key != "name"}
+    unknown = set(given) - {entry.name for entry in dataclasses.fields(cls)}
+    if unknown:
+        raise InputError(f"Unknown settings {sorted(unknown)} for {cls.__name__}.")
+    for key, value in given.items():
+        if isinstance(value, list):
+            given[key] = tuple(value)
+        elif dataclasses.is_dataclass(hints[key]) and isinstance(value, dict):
+            given[key] = from_json(typing.cast(type[Any], hints[key]), value)
+    return cls(**given)

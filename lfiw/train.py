@@ -1,0 +1,203 @@
+"""Training methods from their configs: check, lay out the folders, train side by side."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+
+from lfiw.collector import Evaluator
+from lfiw.config import TrainConfig, check, config_to_json, make_config, warnings
+from lfiw.devices import hardware, prepare_devices, usable_cores, versions
+from lfiw.envs import EnvConfig, probe_env
+from lfiw.errors import InputError
+from lfiw.progress import show_progress
+from lfiw.runlog import Row, read_metrics, run_folder, write_json
+from lfiw.trainer import GroupTrainer, Progress, Stopped
+from lfiw.worker import WorkerError
+
+
+@dataclass(frozen=True)
+class Run(os.PathLike[str]):
+    """A finished run folder."""
+
+    folder: Path
+    config: TrainConfig
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    def evaluations(self) -> list[Row]:
+        return read_metrics(self.folder, "eval")
+
+
+class TrainingFailed(RuntimeError):
+    """At least one method could not be trained to its end."""
+
+
+def train(
+    env: str | EnvConfig | TrainConfig,
+    agent: Any = "sac",
+    replay: Any = "lfiw",
+    *,
+    preset: str = "default",
+    out: str | Path = "runs",
+    label: str = "",
+    workers: int | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> Run:
+    """Train all seeds of one method; `agent` and `replay` are names or their configs.
+
+    >>> run = lfiw.train("Pendulum-v1", "sac", "lfiw", seeds=(0, 1), env_steps=20_000)
+    >>> policy = lfiw.load_policy(run, seed=0)
+    """
+    if isinstance(env, TrainConfig):
+        if settings:
+            raise InputError(f"Put {sorted(settings)} into the TrainConfig itself.")
+        config = env
+    else:
+        config = make_config(env, agent, replay, preset, **settings)
+    return train_all([config], out=out, label=label, workers=workers, quiet=quiet)[0]
+
+
+def train_all(
+    configs: Sequence[TrainConfig],
+    *,
+    out: str | Path = "runs",
+    label: str = "",
+    workers: int | None = None,
+    quiet: bool = False,
+) -> list[Run]:
+    """Train several methods side by side; nothing is written unless all can start."""
+    if not configs:
+        raise InputError("There is nothing to train.")
+    if workers is not None and workers < 0:
+        raise InputError(f"workers must be at least 0, not {workers}.")
+    for config in configs:
+        check(config)
+    folders = [run_folder(out, config.env.id, config.method, label) for config in configs]
+    _refuse_clashes(folders)
+    probed = {id(config): probe_env(config.env) for config in configs}
+    prepare_devices()
+    devices = jax.devices()
+
+    console = Console(quiet=quiet, stderr=True)
+    for config in configs:
+        for warning in warnings(config):
+            console.print(f"Note: {warning}", highlight=False, soft_wrap=True)
+
+    trainers = []
+    for config, folder in zip(configs, folders, strict=True):
+        progress = Progress(folder.name, config.env_steps, len(config.seeds))
+        trainer = GroupTrainer(config, *probed[id(config)], folder, progress)
+        _create(folder, config, trainer.call_updates, devices)
+        trainers.append(trainer)
+    num_workers = usable_cores() if workers is None else workers
+    _train_side_by_side(trainers, devices, num_workers, console)
+    return [Run(folder, config) for folder, config in zip(folders, configs, strict=True)]
+
+
+def _refuse_clashes(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        if folders.count(folder) > 1:
+            raise InputError(f"Two of the methods would be written to {folder}.")
+        if folder.exists() and any(folder.iterdir()):
+            raise InputError(
+                f"{folder} already holds a run; choose another --out or --label, or remove it."
+            )
+
+
+def _create(
+    folder: Path, config: TrainConfig, call_updates: int, devices: Sequence[jax.Device]
+) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        content = {
+            "config": config_to_json(config),
+            "updates_in_call": call_updates,
+            "versions": versions(),
+            "hardware": hardware(list(devices)),
+            "command": sys.argv,
+        }
+        write_json(folder / "config.json", content)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}.") from None
+
+
+@contextmanager
+def _stop_on_signal(stop: threading.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM stop training at the next call; a second one ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(number: int, frame: Any) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    previous = {name: signal.signal(name, on_signal) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for name, handler in previous.items():
+            signal.signal(name, handler)
+
+
+def _train_side_by_side(
+    trainers: Sequence[GroupTrainer],
+    devices: Sequence[jax.Device],
+    num_workers: int,
+    console: Console,
+) -> None:
+    """One thread per group: while one waits for the device, another steps environments."""
+    stop = threading.Event()
+    failures: dict[str, BaseException] = {}
+    total_runs = sum(len(trainer.config.seeds) for trainer in trainers)
+    evaluator = Evaluator(trainers[0].config.env, min(num_workers, total_runs))
+
+    def run(trainer: GroupTrainer) -> None:
+        try:
+            trainer.run(devices, num_workers, evaluator, stop.is_set)
+        except Stopped:
+            trainer.progress.state = "stopped"
+        except BaseException as error:
+            trainer.progress.state = "failed"
+            failures[trainer.progress.name] = error
+
+    threads = [
+        threading.Thread(target=run, args=(trainer,), name=trainer.progress.name)
+        for trainer in trainers
+    ]
+    with _stop_on_signal(stop):
+        for thread in threads:
+            thread.start()
+        show_progress(
+            trainers[0].config.env.id,
+            [trainer.progress for trainer in trainers],
+            lambda: any(thread.is_alive() for thread in threads),
+            console,
+        )
+        for thread in threads:
+            thread.join()
+    evaluator.close()
+    _raise_failures(failures)
+    if stop.is_set():
+        raise KeyboardInterrupt
+
+
+def _raise_failures(failures: dict[str, BaseException]) -> None:
+    for name, error in failures.items():
+        if isinstance(error, InputError | WorkerError):
+            raise TrainingFailed(f"{name} stopped: {error}") from error
+        raise error

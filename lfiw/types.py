@@ -1,0 +1,71 @@
+"""Every array structure that crosses a compiled function.
+
+Shape letters: R runs, N ring capacity, B batch, D observation, A action.
+Device code is written for one run, so no R appears here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from jax import Array
+
+Metrics = dict[str, "Array"]
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """The sizes of an environment that the networks and the ring need."""
+
+    obs_size: int
+    action_size: int
+
+    @property
+    def row_size(self) -> int:
+        """Columns of a packed transition."""
+        return 2 * self.obs_size + self.action_size + 2
+
+
+class Transition(NamedTuple):
+    """One environment step; actions are rescaled to [-1, 1]."""
+
+    obs: Array  # [B, D]
+    action: Array  # [B, A]
+    reward: Array  # [B]
+    discount: Array  # [B] 0 only where the episode terminated; time limits keep 1
+    next_obs: Array  # [B, D] the true successor, also where the episode ended
+
+
+class Sample(NamedTuple):
+    """What a replay strategy hands to the agent. Weights are finite, >= 0, without gradient."""
+
+    batch: Transition
+    slots: Array  # [B] positions in the ring
+    weights: Array  # [B] multiply the critic's squared TD errors
+    policy_weights: Array  # [B] multiply the policy loss; ones unless asked for
+
+
+class Clock(NamedTuple):
+    """Where training stands; shared by all runs of a group."""
+
+    env_steps: Array  # [] environment steps of each run so far
+    updates: Array  # [] updates of each run so far
+
+
+def row_columns(spec: EnvSpec) -> Transition:
+    """Column slices of each field in a packed row, the layout of ring and collector."""
+    obs, action = spec.obs_size, spec.action_size
+    return Transition(
+        obs=slice(0, obs),
+        action=slice(obs, obs + action),
+        reward=obs + action,
+        discount=obs + action + 1,
+        next_obs=slice(obs + action + 2, 2 * obs + action + 2),
+    )
+
+
+def unpack_rows(rows: Array, spec: EnvSpec) -> Transition:
+    """Packed rows [..., row_size] as a Transition."""
+    return Transition(*(rows[..., column] for column in row_columns(spec)))
