@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import jax
+
+from lfiw.host import usable_cores
 
 RECORDED_PACKAGES = ("lfiw", "jax", "jaxlib", "numpy", "optax", "gymnasium", "mujoco")
 ONE_THREAD_PER_RUN = "--xla_cpu_multi_thread_eigen=false"
@@ -24,14 +28,8 @@ def prepare_devices() -> None:
         os.environ["XLA_FLAGS"] = f"{flags} {ONE_THREAD_PER_RUN}".strip()
     if "xla_force_host_platform_device_count" in flags:
         return
-    try:
+    with contextlib.suppress(RuntimeError):  # jax has started: use the devices that it has
         jax.config.update("jax_num_cpu_devices", usable_cores())
-    except RuntimeError:
-        pass  # jax has started: train on the devices that it has
-
-
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def versions() -> dict[str, str]:
@@ -57,7 +55,7 @@ def hardware(devices: list[jax.Device]) -> dict[str, Any]:
 
 def cpu_model() -> str:
     try:
-        with open("/proc/cpuinfo") as lines:
+        with Path("/proc/cpuinfo").open() as lines:
             return next(
                 line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
             )

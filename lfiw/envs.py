@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import math
-import os
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -44,10 +44,7 @@ def make_env(config: EnvConfig, render_mode: str | None = None) -> gymnasium.Env
     kwargs = dict(config.kwargs) | ({"render_mode": render_mode} if render_mode else {})
     try:
         factory = _find_factory(config.id)
-        if factory is None:
-            env = gymnasium.make(config.id, **kwargs)
-        else:
-            env = factory(**kwargs)
+        env = gymnasium.make(config.id, **kwargs) if factory is None else factory(**kwargs)
     except InputError:
         raise
     except gymnasium.error.UnregisteredEnv:
@@ -71,8 +68,9 @@ def _find_factory(env_id: str) -> Any:
     module_name, colon, name = env_id.partition(":")
     if not colon:
         return None
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -120,9 +118,7 @@ def probe_env(config: EnvConfig) -> tuple[EnvSpec, ActionScale]:
     return spec, scale
 
 
-def _probe_step(
-    env: gymnasium.Env[Any, Any], name: str, spec: EnvSpec, scale: ActionScale
-) -> None:
+def _probe_step(env: gymnasium.Env[Any, Any], name: str, spec: EnvSpec, scale: ActionScale) -> None:
     try:
         reset = env.reset(seed=0)
         if not (isinstance(reset, tuple) and len(reset) == 2):
@@ -137,9 +133,7 @@ def _probe_step(
         raise
     except Exception as error:
         reason = " ".join(str(error).split())
-        raise InputError(
-            f"{name} cannot be stepped: {type(error).__name__}: {reason}"
-        ) from error
+        raise InputError(f"{name} cannot be stepped: {type(error).__name__}: {reason}") from error
     for obs in (reset[0], step[0]):
         if np.shape(obs) != (spec.obs_size,):
             raise InputError(

@@ -8,6 +8,10 @@ class InputError(ValueError):
     """The user's input cannot be used; the message says which value and what to do."""
 
 
+class RunError(RuntimeError):
+    """Something failed while running; the message says what and where."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint such as ' Did you mean lfiw?', or the list of valid names."""
     known = sorted(known)

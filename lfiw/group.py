@@ -30,9 +30,7 @@ def place_runs(num_runs: int, devices: Sequence[jax.Device]) -> list[Shard]:
     """A fixed rule: CPU devices take one run at a time, in turn; other devices take equal
     parts of the group."""
     if devices[0].platform == "cpu":
-        return [
-            Shard(devices[run % len(devices)], slice(run, run + 1)) for run in range(num_runs)
-        ]
+        return [Shard(devices[run % len(devices)], slice(run, run + 1)) for run in range(num_runs)]
     bounds = np.linspace(0, num_runs, min(len(devices), num_runs) + 1).astype(int)
     return [
         Shard(device, slice(start, stop))
@@ -74,8 +72,7 @@ class Group:
         init = compiled(learner.init)
         self._add = compiled(learner.add, donate=True)
         self._learn = compiled(learner.learn, donate=True, shared=1)
-        self._policy = compiled(learner.policy)
-        self._snapshot = compiled(learner.snapshot)
+        self._learner = learner
 
         values = scalars or [traced_settings(config)] * len(config.seeds)
         stacked = {
@@ -103,7 +100,7 @@ class Group:
 
     def learn(self, env_steps: int, updates: int) -> list[Metrics]:
         """One compiled call of updates for every run; returns before it has finished."""
-        clock = Clock(np.int32(env_steps), np.int32(updates))
+        clock = Clock(jnp.int32(env_steps), jnp.int32(updates))
         metrics = []
         for index, scalars in enumerate(self._scalars):
             self.states[index], seen = self._learn(self.states[index], scalars, clock)
@@ -112,24 +109,24 @@ class Group:
 
     def policies(self) -> list[dict[str, np.ndarray]]:
         """The numpy policy of every run."""
-        return self.split([self._policy(*pair) for pair in self._pairs()])
+        return self.split([self._learner.policy(*pair) for pair in self._pairs()])
 
     def snapshots(self) -> list[dict[str, np.ndarray]]:
-        return self.split([self._snapshot(*pair) for pair in self._pairs()])
+        return self.split([self._learner.snapshot(*pair) for pair in self._pairs()])
 
     def _pairs(self) -> list[tuple[LearnerState, Any]]:
         return list(zip(self.states, self._scalars, strict=True))
 
     def split(self, parts: list[Any]) -> list[Any]:
         """Results of the shards as one numpy tree per run."""
-        per_run = []
-        for part, shard in zip(jax.device_get(parts), self.shards, strict=True):
-            if not self._batched:
-                per_run.append(part)
-                continue
-            for index in range(shard.runs.stop - shard.runs.start):
-                per_run.append(jax.tree.map(lambda array, i=index: array[i], part))
-        return per_run
+        on_host = jax.device_get(parts)
+        if not self._batched:
+            return list(on_host)
+        return [
+            jax.tree.map(lambda array, index=index: array[index], part)
+            for part, shard in zip(on_host, self.shards, strict=True)
+            for index in range(shard.runs.stop - shard.runs.start)
+        ]
 
 
 def _dtype(value: float) -> Any:

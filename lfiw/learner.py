@@ -33,6 +33,7 @@ class Learner(NamedTuple):
     add: Callable[[LearnerState, Array], LearnerState]  # (state, packed rows)
     # (state, scalars, clock) -> (state, metrics averaged over the call's updates)
     learn: Callable[[LearnerState, Scalars, Clock], tuple[LearnerState, Metrics]]
+    # Both only pick arrays, so they serve one run and a batch of runs alike.
     policy: Callable[[LearnerState, Scalars], dict[str, Array]]
     snapshot: Callable[[LearnerState, Scalars], dict[str, Array]]
 
@@ -41,9 +42,11 @@ def traced_settings(config: TrainConfig) -> dict[str, float]:
     """The scalars of the compiled program: runs of one program may differ in them."""
     scalars: dict[str, float] = {"schedule_env_steps": config.schedule_horizon}
     for part in ("agent", "replay"):
-        for name, entry, value in walk(getattr(config, part), f"{part}."):
-            if entry.metadata.get("traced") or isinstance(value, float):
-                scalars[name] = value
+        scalars |= {
+            name: value
+            for name, entry, value in walk(getattr(config, part), f"{part}.")
+            if entry.metadata.get("traced") or isinstance(value, float)
+        }
     return scalars
 
 
@@ -91,9 +94,7 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
         _, replay = parts({})
         return state._replace(replay=replay.add(state.replay, rows))
 
-    def learn(
-        state: LearnerState, scalars: Scalars, clock: Clock
-    ) -> tuple[LearnerState, Metrics]:
+    def learn(state: LearnerState, scalars: Scalars, clock: Clock) -> tuple[LearnerState, Metrics]:
         agent, replay = parts(scalars)
 
         def update(state: LearnerState, clock: Clock, turn: int) -> tuple[LearnerState, Metrics]:

@@ -65,6 +65,7 @@ class Policy:
     def __init__(
         self, arrays: Mapping[str, np.ndarray], low: np.ndarray, high: np.ndarray, seed: int = 0
     ) -> None:
+        self.arrays = dict(arrays)
         self.network = NumpyPolicy(arrays)
         self.low, self.high = low, high
         self._rng = np.random.default_rng(seed)

@@ -118,10 +118,11 @@ def _print_lines(
             complete = len(group.returns) == group.num_runs
             if complete and group.evaluated_at > printed[group.name]:
                 printed[group.name] = group.evaluated_at
+                pace = f", {speed:,.0f} steps/s" if speed else ""
                 remaining = f", {duration(left)} left" if left is not None and alive else ""
                 console.print(
                     f"{group.name}: {group.evaluated_at:,} of {group.total_env_steps:,} steps, "
-                    f"return {latest_return(group)}, {speed:,.0f} steps/s{remaining}",
+                    f"return {latest_return(group)}{pace}{remaining}",
                     highlight=False,
                     soft_wrap=True,
                 )

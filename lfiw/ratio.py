@@ -85,9 +85,7 @@ def make_ratio(config: RatioConfig, input_size: int, default_learning_rate: floa
         )
         return value, (slow_logits, fast_logits)
 
-    def update(
-        state: RatioState, slow: Array, fast: Array
-    ) -> tuple[RatioState, Array, Metrics]:
+    def update(state: RatioState, slow: Array, fast: Array) -> tuple[RatioState, Array, Metrics]:
         (value, (slow_logits, fast_logits)), grads = jax.value_and_grad(loss, has_aux=True)(
             state.network, slow, fast
         )

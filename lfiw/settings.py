@@ -12,7 +12,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args, get_origin
 
 from lfiw.errors import InputError, nearest
@@ -51,6 +51,17 @@ def check_ranges(config: Any) -> None:
             if isinstance(number, bool) or not isinstance(number, int | float):
                 continue
             _check_number(name, number, **limits)
+
+
+def range_text(owner: type[Any], entry: dataclasses.Field[Any]) -> str:
+    """The valid values of a setting, for people."""
+    hint = typing.get_type_hints(owner)[entry.name]
+    if get_origin(hint) is Literal:
+        return " | ".join(get_args(hint))
+    words = {"above": ">", "at_least": ">=", "at_most": "<="}
+    limits = entry.metadata.get("limits") or {}
+    parts = [f"{words[name]} {value:g}" for name, value in limits.items() if value is not None]
+    return " ".join([getattr(hint, "__name__", str(hint)), *parts])
 
 
 def _check_number(
@@ -119,7 +130,12 @@ def parse(key: str, text: str, hint: Any) -> Any:
     if origin is tuple:
         parts = text.strip("()[] ").split(",")
         return tuple(parse(key, part.strip(), arguments[0]) for part in parts if part.strip())
-    parsers = {bool: _parse_bool, int: _parse_int, float: float, str: str}
+    parsers: dict[Any, Callable[[str], Any]] = {
+        bool: _parse_bool,
+        int: _parse_int,
+        float: float,
+        str: str,
+    }
     if hint not in parsers:
         raise InputError(f"{key} has parts of its own; set one of them instead.")
     try:
@@ -145,13 +161,13 @@ def _parse_int(text: str) -> int:
 def to_json(config: Any) -> dict[str, Any]:
     """All settings as JSON, with the registered name of each agent or strategy."""
     named = {"name": config.name} if hasattr(config, "name") else {}
-    values = {
-        entry.name: getattr(config, entry.name) for entry in dataclasses.fields(config)
-    }
+    values = {entry.name: getattr(config, entry.name) for entry in dataclasses.fields(config)}
     return named | {
         key: to_json(value)
         if dataclasses.is_dataclass(value)
-        else list(value) if isinstance(value, tuple) else value
+        else list(value)
+        if isinstance(value, tuple)
+        else value
         for key, value in values.items()
     }
 

@@ -17,13 +17,13 @@ from rich.console import Console
 
 from lfiw.collector import Evaluator
 from lfiw.config import TrainConfig, check, config_to_json, make_config, warnings
-from lfiw.devices import hardware, prepare_devices, usable_cores, versions
+from lfiw.devices import hardware, prepare_devices, versions
 from lfiw.envs import EnvConfig, probe_env
-from lfiw.errors import InputError
+from lfiw.errors import InputError, RunError
+from lfiw.host import usable_cores
 from lfiw.progress import show_progress
 from lfiw.runlog import Row, read_metrics, run_folder, write_json
 from lfiw.trainer import GroupTrainer, Progress, Stopped
-from lfiw.worker import WorkerError
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,6 @@ class Run(os.PathLike[str]):
 
     def evaluations(self) -> list[Row]:
         return read_metrics(self.folder, "eval")
-
-
-class TrainingFailed(RuntimeError):
-    """At least one method could not be trained to its end."""
 
 
 def train(
@@ -198,6 +194,6 @@ def _train_side_by_side(
 
 def _raise_failures(failures: dict[str, BaseException]) -> None:
     for name, error in failures.items():
-        if isinstance(error, InputError | WorkerError):
-            raise TrainingFailed(f"{name} stopped: {error}") from error
+        if isinstance(error, InputError | RunError):
+            raise RunError(f"{name} stopped: {error}") from error
         raise error

@@ -177,15 +177,11 @@ class GroupTrainer:
         if not (finished or self._crossed(self.config.eval_every_env_steps)):
             return
         save_policies(self.folder, self.config.seeds, policies, self.bounds)
-        for seed, arrays, seeds in zip(
-            self.config.seeds, policies, self.eval_seeds, strict=True
-        ):
+        for seed, arrays, seeds in zip(self.config.seeds, policies, self.eval_seeds, strict=True):
             future: Future[Any] = evaluator.submit(arrays, seeds)
             log.append((future, self._eval_row(log, seed, self.env_steps)))
 
-    def _eval_row(
-        self, log: RunLog, seed: int, env_steps: int
-    ) -> Callable[[list[Episode]], Row]:
+    def _eval_row(self, log: RunLog, seed: int, env_steps: int) -> Callable[[list[Episode]], Row]:
         def to_row(episodes: list[Episode]) -> Row:
             returns, lengths = zip(*episodes, strict=True)
             return {

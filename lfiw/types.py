@@ -54,10 +54,20 @@ class Clock(NamedTuple):
     updates: Array  # [] updates of each run so far
 
 
-def row_columns(spec: EnvSpec) -> Transition:
-    """Column slices of each field in a packed row, the layout of ring and collector."""
+class Columns(NamedTuple):
+    """Where each field of a Transition stands in a packed row."""
+
+    obs: slice
+    action: slice
+    reward: int
+    discount: int
+    next_obs: slice
+
+
+def row_columns(spec: EnvSpec) -> Columns:
+    """The layout of ring and collector."""
     obs, action = spec.obs_size, spec.action_size
-    return Transition(
+    return Columns(
         obs=slice(0, obs),
         action=slice(obs, obs + action),
         reward=obs + action,

@@ -19,13 +19,13 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from lfiw.envs import EnvConfig
-from lfiw.errors import InputError
+from lfiw.errors import InputError, RunError
 from lfiw.rollout import RolloutHost
 
 PARENT_CHECK_SECONDS = 1.0
 
 
-class WorkerError(RuntimeError):
+class WorkerError(RunError):
     """A worker failed or died; the message says how."""
 
 

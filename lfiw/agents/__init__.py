@@ -8,6 +8,8 @@ from lfiw.agents.sac import SacConfig, make_sac
 from lfiw.agents.td3 import Td3Config, make_td3
 from lfiw.types import EnvSpec
 
+__all__ = ["AGENTS", "Agent", "make_agent"]
+
 AGENTS: dict[type[Any], Callable[[Any, EnvSpec], Agent]] = {
     SacConfig: make_sac,
     Td3Config: make_td3,

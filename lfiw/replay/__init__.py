@@ -9,6 +9,8 @@ from lfiw.replay.lfiw import LfiwConfig, make_lfiw
 from lfiw.replay.per import PerConfig, make_per
 from lfiw.replay.uniform import UniformConfig, make_uniform
 
+__all__ = ["REPLAYS", "Replay", "ReplayContext", "make_replay"]
+
 REPLAYS: dict[type[Any], Callable[[Any, ReplayContext], Replay]] = {
     UniformConfig: make_uniform,
     PerConfig: make_per,

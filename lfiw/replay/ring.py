@@ -43,7 +43,7 @@ def add_rows(ring: Ring, rows: Array) -> Ring:
     )
 
 
-def draw_recent(key: Array, ring: Ring, window: Array, count: int) -> Array:
+def draw_recent(key: Array, ring: Ring, window: Array | int, count: int) -> Array:
     """Slots [count] drawn uniformly, with replacement, from the `window` newest."""
     window = jnp.clip(window, 1, ring.size).astype(jnp.uint32)
     # The remainder of 32 random bits is uniform to within window / 2^32.

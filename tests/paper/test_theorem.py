@@ -140,5 +140,5 @@ def test_saved_file(measured: TheoremResult, tmp_path: Path) -> None:
 
 
 def test_settings_outside_their_range_are_named() -> None:
-    with pytest.raises(ValueError, match="discount is 1.0"):
+    with pytest.raises(ValueError, match=r"discount is 1\.0"):
         TheoremConfig(discount=1.0)

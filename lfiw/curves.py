@@ -1,0 +1,83 @@
+"""Learning curves read from run folders, and the numbers that sum them up. No jax here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from lfiw.errors import InputError
+from lfiw.runlog import read_config, read_metrics
+
+FINAL_EVALUATIONS = 10
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Evaluation returns of all seeds of one run folder."""
+
+    env: str
+    method: str  # the folder's name: agent, strategy and label
+    seeds: tuple[int, ...]
+    env_steps: np.ndarray  # [E]
+    returns: np.ndarray  # [S, E]
+
+    def maximum(self) -> np.ndarray:
+        """The paper's number: each seed's best evaluation."""
+        return self.returns.max(axis=1)
+
+    def final(self) -> np.ndarray:
+        """Each seed's mean over the last evaluations, a tenth of the curve where it is short."""
+        count = min(FINAL_EVALUATIONS, max(1, self.returns.shape[1] // 10))
+        return self.returns[:, -count:].mean(axis=1)
+
+    def area(self) -> np.ndarray:
+        """Each seed's mean return over training."""
+        if len(self.env_steps) == 1:
+            return self.returns[:, 0]
+        widths = np.diff(self.env_steps)
+        heights = (self.returns[:, 1:] + self.returns[:, :-1]) / 2
+        return (heights * widths).sum(axis=1) / widths.sum()
+
+
+def read_curves(run: Path) -> Curves:
+    """The evaluations that every seed has had so far."""
+    config = read_config(run)["config"]
+    rows = read_metrics(run, "eval")
+    seeds = tuple(sorted({row["seed"] for row in rows}))
+    if not seeds:
+        raise InputError(f"{run} has no evaluation yet.")
+    values = {(row["seed"], row["env_steps"]): row["return_mean"] for row in rows}
+    steps = sorted({step for _, step in values})
+    complete = [step for step in steps if all((seed, step) in values for seed in seeds)]
+    returns = np.array([[values[seed, step] for step in complete] for seed in seeds], float)
+    if not complete:
+        raise InputError(f"{run} has no evaluation of all its seeds yet.")
+    return Curves(config["env"]["id"], Path(run).name, seeds, np.array(complete), returns)
+
+
+def spread(values: np.ndarray) -> str:
+    return f"{values.mean():,.0f} ± {values.std():,.0f}"
+
+
+def comparison_table(curves: Sequence[Curves]) -> Table:
+    """Maximum, final and area under the curve (as mean return), mean ± standard deviation over seeds."""
+    envs = list(dict.fromkeys(curve.env for curve in curves))
+    title = f"{', '.join(envs)}: return, mean ± standard deviation over seeds"
+    table = Table(title=title, title_justify="left")
+    table.add_column("method", no_wrap=True)
+    for heading in ("seeds", "steps", "maximum", "final", "area"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for curve in curves:
+        table.add_row(
+            curve.method if len(envs) == 1 else f"{curve.env} {curve.method}",
+            str(len(curve.seeds)),
+            f"{curve.env_steps[-1]:,}",
+            spread(curve.maximum()),
+            spread(curve.final()),
+            spread(curve.area()),
+        )
+    return table

@@ -1,0 +1,111 @@
+"""Evaluating and recording trained policies from their run folder. No jax here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lfiw.collector import Evaluator
+from lfiw.envs import EnvConfig, make_env, probe_env
+from lfiw.errors import InputError
+from lfiw.host import usable_cores
+from lfiw.policy import load_policy
+from lfiw.runlog import read_config
+from lfiw.settings import from_json
+
+MAX_RECORDED_STEPS = 10_000
+
+
+def env_of(run: str | Path) -> EnvConfig:
+    config: EnvConfig = from_json(EnvConfig, read_config(run)["config"]["env"])
+    return config
+
+
+def evaluate_run(
+    run: str | Path, episodes: int = 10, seed: int | None = None, episode_seed: int = 0
+) -> list[dict[str, Any]]:
+    """Deterministic episodes of one seed's policy, or of every seed's."""
+    if episodes < 1:
+        raise InputError(f"episodes must be at least 1, not {episodes}.")
+    config = env_of(run)
+    trained = read_config(run)["config"]["seeds"]
+    seeds = trained if seed is None else [seed]
+    policies = [load_policy(run, chosen) for chosen in seeds]
+    spec, _ = probe_env(config)
+    for policy in policies:
+        if policy.network.obs_size != spec.obs_size:
+            raise InputError(
+                f"The policies of {run} take observations of size {policy.network.obs_size}, but "
+                f"{config.id} now gives {spec.obs_size}."
+            )
+    reset_seeds = list(range(episode_seed, episode_seed + episodes))
+    evaluator = Evaluator(config, min(len(seeds), usable_cores()))
+    try:
+        futures = [evaluator.submit(policy.arrays, reset_seeds) for policy in policies]
+        results = [future.result() for future in futures]
+    finally:
+        evaluator.close()
+    return [
+        {
+            "seed": chosen,
+            "return_mean": float(np.mean([episode.total_reward for episode in done])),
+            "return_std": float(np.std([episode.total_reward for episode in done])),
+            "length_mean": float(np.mean([episode.length for episode in done])),
+            "episodes": len(done),
+        }
+        for chosen, done in zip(seeds, results, strict=True)
+    ]
+
+
+def record_run(
+    run: str | Path, out: str | Path, seed: int = 0, episode_seed: int = 0
+) -> tuple[Path, float, int]:
+    """One deterministic episode as a video; returns the file, the return and the length."""
+    path = Path(out)
+    if path.suffix.lower() not in (".mp4", ".gif"):
+        raise InputError(f"{out}: the file name must end in .mp4 or .gif.")
+    policy = load_policy(run, seed)
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # renders without a screen
+    try:
+        import imageio.v2 as imageio
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError:
+        raise InputError('Recording needs more: pip install "lfiw[video]".') from None
+    env = make_env(env_of(run), render_mode="rgb_array")
+    frames: list[Any] = []
+    total_reward, ended = 0.0, False
+    try:
+        obs, _ = env.reset(seed=episode_seed)
+        frames.append(_frame(env))
+        while not ended and len(frames) < MAX_RECORDED_STEPS:
+            action, _ = policy.predict(obs)
+            obs, reward, terminated, truncated, _ = env.step(action)
+            total_reward += float(reward)
+            ended = terminated or truncated
+            frames.append(_frame(env))
+        fps = env.metadata.get("render_fps", 30)
+    finally:
+        env.close()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    options: dict[str, Any] = {"macro_block_size": 2} if path.suffix.lower() == ".mp4" else {}
+    imageio.mimsave(path, frames, fps=fps, **options)
+    return path, total_reward, len(frames) - 1
+
+
+def _frame(env: Any) -> np.ndarray:
+    try:
+        frame = env.render()
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"The environment cannot render here: {reason} (without a screen, MuJoCo needs "
+            f"the system's EGL or OSMesa library and MUJOCO_GL=egl or osmesa)."
+        ) from None
+    if not isinstance(frame, np.ndarray):
+        raise InputError("The environment has no rgb_array rendering.")
+    return frame
