@@ -59,7 +59,10 @@ class ProcessWorker:
             [sys.executable, "-m", "lfiw.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            # What environments print would tear the live table: `--workers 0` shows it.
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         theirs.close()
         self._connection.send(config)
