@@ -243,12 +243,21 @@ class Demo:
         run_demo(self.out or Path("runs") / f"demo-{datetime.now():%Y%m%d-%H%M%S}", console)
 
 
+@dataclass
+class Bench:
+    """Measure speed: `lfiw bench --help` lists the benchmarks."""
+
+    def run(self, console: Console) -> None:
+        raise InputError("Name a benchmark: `lfiw bench --help` lists them.")
+
+
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
     "evaluate": Evaluate,
     "plot": Plot,
     "record": Record,
     "settings": Settings,
+    "bench": Bench,
     "demo": Demo,
 }
 
@@ -271,13 +280,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given in (["--version"], ["-V"]):
         print(f"lfiw {__version__}")
         return
-    command = tyro.extras.subcommand_cli_from_dict(
-        COMMANDS,
-        prog="lfiw",
+    sys.exit(run_command(parse_command(given)))
+
+
+def parse_command(given: Sequence[str]) -> Any:
+    """The command that the arguments describe; tyro explains wrong ones and exits with 2."""
+    commands, prog = COMMANDS, "lfiw"
+    if given[:1] == ["bench"] and len(given) > 1:
+        from lfiw.bench.cli import BENCHMARKS
+
+        commands, prog, given = BENCHMARKS, "lfiw bench", given[1:]
+    return tyro.extras.subcommand_cli_from_dict(
+        commands,
+        prog=prog,
         description="Off-policy reinforcement learning with likelihood-free importance weights.",
         args=repeat_set_option(given),
     )
-    sys.exit(run_command(command))
 
 
 def run_command(command: Any) -> int:

@@ -64,7 +64,7 @@ def spread(values: np.ndarray) -> str:
 
 
 def comparison_table(curves: Sequence[Curves]) -> Table:
-    """Maximum, final and area under the curve (as mean return), mean ± standard deviation over seeds."""
+    """Maximum, final and area under the curve: mean ± standard deviation over seeds."""
     envs = list(dict.fromkeys(curve.env for curve in curves))
     title = f"{', '.join(envs)}: return, mean ± standard deviation over seeds"
     table = Table(title=title, title_justify="left")

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios and medians within one run, since machines differ and are shared."""
