@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from lfiw.agents import make_agent
 from lfiw.config import TrainConfig
 from lfiw.networks import named_arrays
 from lfiw.replay import ReplayContext, make_replay
 from lfiw.settings import override, walk
-from lfiw.types import Clock, EnvSpec, Metrics
+from lfiw.types import Clock, EnvSpec, Metrics, Trace
 
 Scalars = dict[str, Array]
 
@@ -72,6 +73,20 @@ def updates_in_call(config: TrainConfig, period: int) -> int:
     return period * max(n for n in range(1, min(cycles, most) + 1) if cycles % n == 0)
 
 
+def scan_packed(body: Callable[..., Any], state: Any, inputs: Any) -> tuple[Any, Any]:
+    """`lax.scan` whose outputs are stored as one vector a step: one write instead of many."""
+    first = jax.tree.map(lambda values: values[0], inputs)
+    shapes = jax.eval_shape(body, state, first)[1]
+    _, unpack = ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
+
+    def packed(state: Any, step: Any) -> tuple[Any, Array]:
+        state, outputs = body(state, step)
+        return state, ravel_pytree(outputs)[0]
+
+    state, outputs = jax.lax.scan(packed, state, inputs)
+    return state, jax.vmap(unpack)(outputs)
+
+
 def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
     def parts(scalars: Scalars) -> tuple[Any, Any]:
         run = with_scalars(config, scalars)
@@ -83,7 +98,7 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
             schedule_env_steps=run.schedule_horizon,
             agent_learning_rate=run.agent.learning_rate,
         )
-        return make_agent(run.agent, spec), make_replay(run.replay, context)
+        return make_agent(run.agent, spec, config.batch_size), make_replay(run.replay, context)
 
     def init(scalars: Scalars, seed: Array) -> LearnerState:
         agent, replay = parts(scalars)
@@ -97,26 +112,46 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
     def learn(state: LearnerState, scalars: Scalars, clock: Clock) -> tuple[LearnerState, Metrics]:
         agent, replay = parts(scalars)
 
-        def update(state: LearnerState, clock: Clock, turn: int) -> tuple[LearnerState, Metrics]:
+        def draw(update: Array) -> Any:
             # Keys are a function of the count of updates, so a resumed run draws the same.
-            key_sample, key_agent = jax.random.split(jax.random.fold_in(state.key, clock.updates))
-            replay_state, sample, replay_metrics = replay.sample(state.replay, key_sample, clock)
-            agent_state, td_errors, metrics = agent.update(state.agent, sample, key_agent, turn)
-            replay_state = replay.feedback(replay_state, sample, td_errors)
-            return LearnerState(agent_state, replay_state, state.key), metrics | replay_metrics
+            key_replay, key_agent = jax.random.split(jax.random.fold_in(state.key, update))
+            return replay.draw(key_replay), agent.draw(key_agent)
 
-        def cycle(state: LearnerState, start: Array) -> tuple[LearnerState, Metrics]:
-            metrics: Metrics = {}
+        def update(
+            state: LearnerState, noise: Any, clock: Clock, turn: int
+        ) -> tuple[LearnerState, tuple[Trace, Trace]]:
+            replay_noise, agent_noise = noise
+            replay_state, sample, replay_trace = replay.sample(state.replay, replay_noise, clock)
+            agent_state, td_errors, trace = agent.update(state.agent, sample, agent_noise, turn)
+            replay_state = replay.feedback(replay_state, sample, td_errors)
+            return LearnerState(agent_state, replay_state, state.key), (trace, replay_trace)
+
+        def cycle(state: LearnerState, noise: Any) -> tuple[LearnerState, list[Any]]:
+            start, noise = noise
+            traces = []
             for turn in range(agent.period):
-                state, seen = update(state, clock._replace(updates=start + turn), turn)
-                metrics |= seen
-            return state, metrics
+                turn_noise = jax.tree.map(lambda values, turn=turn: values[turn], noise)
+                turn_clock = clock._replace(updates=start + turn)
+                state, trace = update(state, turn_noise, turn_clock, turn)
+                traces.append(trace)
+            return state, traces
+
+        def metrics(traces: list[tuple[Trace, Trace]]) -> Metrics:
+            seen: Metrics = {}
+            for agent_trace, replay_trace in traces:
+                seen |= agent.metrics(agent_trace) | replay.metrics(replay_trace)
+            return seen
 
         count = updates_in_call(config, agent.period)
-        starts = clock.updates + jnp.arange(0, count, agent.period)
+        updates = clock.updates + jnp.arange(count)
+        by_cycle = (count // agent.period, agent.period)
+        noise = jax.tree.map(
+            lambda values: values.reshape(*by_cycle, *values.shape[1:]), jax.vmap(draw)(updates)
+        )
+        starts = updates[:: agent.period]
         with jax.default_matmul_precision(config.matmul_precision):
-            state, metrics = jax.lax.scan(cycle, state, starts)
-        return state, jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
+            state, traces = scan_packed(cycle, state, (starts, noise))
+        return state, jax.tree.map(lambda x: jnp.mean(x, axis=0), jax.vmap(metrics)(traces))
 
     def policy(state: LearnerState, scalars: Scalars) -> dict[str, Array]:
         agent, _ = parts(scalars)

@@ -64,7 +64,7 @@ class GroupTrainer:
         self.folder = folder
         self.progress = progress
         self.bounds = {"action_low": scale.low, "action_high": scale.high}
-        period = make_agent(config.agent, spec).period
+        period = make_agent(config.agent, spec, config.batch_size).period
         self.call_updates = updates_in_call(config, period)
         self.eval_seeds = [eval_seeds(seed, config.eval_episodes) for seed in config.seeds]
         self.env_steps = 0

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jax import Array
 
 Metrics = dict[str, "Array"]
+Trace = dict[str, "Array"]  # what one update leaves behind for its metrics, float32
 
 
 @dataclass(frozen=True)

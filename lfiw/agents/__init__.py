@@ -10,11 +10,11 @@ from lfiw.types import EnvSpec
 
 __all__ = ["AGENTS", "Agent", "make_agent"]
 
-AGENTS: dict[type[Any], Callable[[Any, EnvSpec], Agent]] = {
+AGENTS: dict[type[Any], Callable[[Any, EnvSpec, int], Agent]] = {
     SacConfig: make_sac,
     Td3Config: make_td3,
 }
 
 
-def make_agent(config: Any, spec: EnvSpec) -> Agent:
-    return AGENTS[type(config)](config, spec)
+def make_agent(config: Any, spec: EnvSpec, batch_size: int) -> Agent:
+    return AGENTS[type(config)](config, spec, batch_size)

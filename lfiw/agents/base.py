@@ -10,13 +10,18 @@ import jax.numpy as jnp
 from jax import Array
 
 from lfiw.networks import Mlp
-from lfiw.types import Metrics, Sample
+from lfiw.types import Metrics, Sample, Trace
 
 
 class Agent(NamedTuple):
+    """Randomness is drawn apart from its use, and metrics are computed apart from the update
+    that they describe: both then take one batched pass for many updates."""
+
     init: Callable[[Array], Any]  # key -> state
-    # (state, sample, key, turn) -> (state, td_errors [2, B], metrics)
-    update: Callable[[Any, Sample, Array, int], tuple[Any, Array, Metrics]]
+    draw: Callable[[Array], Any]  # key -> all noise of one update
+    # (state, sample, noise, turn) -> (state, td_errors [2, B], trace)
+    update: Callable[[Any, Sample, Any, int], tuple[Any, Array, Trace]]
+    metrics: Callable[[Trace], Metrics]  # of one update
     policy: Callable[[Any], dict[str, Array]]  # state -> arrays for the numpy policy
     networks: Callable[[Any], dict[str, Mlp]]  # state -> what a snapshot keeps
     # Updates repeat in cycles of `period`; `turn` is the static position in the cycle, so
@@ -36,6 +41,14 @@ def bellman_target(reward: Array, discount: Array, gamma: float, next_value: Arr
     if not reward.shape == discount.shape == next_value.shape:
         raise ValueError(f"{reward.shape}, {discount.shape}, {next_value.shape} do not match")
     return jax.lax.stop_gradient(reward + gamma * discount * next_value)
+
+
+def critic_metrics(trace: Trace) -> Metrics:
+    return {
+        "critic_loss": weighted_critic_loss(trace["td_errors"], trace["weights"]),
+        "q_mean": jnp.mean(trace["q"]),
+        "td_error": jnp.mean(jnp.abs(trace["td_errors"])),
+    }
 
 
 def polyak(target: Any, online: Any, tau: float) -> Any:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from lfiw.agents.base import Agent, bellman_target, polyak, weighted_critic_loss
+from lfiw.agents.base import Agent, bellman_target, critic_metrics, polyak, weighted_critic_loss
 from lfiw.networks import (
     Mlp,
     apply_critics,
@@ -21,7 +21,7 @@ from lfiw.networks import (
     named_arrays,
 )
 from lfiw.settings import setting
-from lfiw.types import EnvSpec, Metrics, Sample
+from lfiw.types import EnvSpec, Metrics, Sample, Trace
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # rlkit
 
@@ -62,7 +62,7 @@ def sample_action(actor: Mlp, obs: Array, noise: Array) -> tuple[Array, Array]:
     return jnp.tanh(raw), jnp.sum(log_normal - log_slope, axis=-1)
 
 
-def make_sac(config: SacConfig, spec: EnvSpec) -> Agent:
+def make_sac(config: SacConfig, spec: EnvSpec, batch_size: int) -> Agent:
     optimiser = optax.adam(config.learning_rate)
     target_entropy = -spec.action_size if config.target_entropy is None else config.target_entropy
 
@@ -101,28 +101,29 @@ def make_sac(config: SacConfig, spec: EnvSpec) -> Agent:
         action, log_prob = sample_action(actor, sample.batch.obs, noise)
         q = jnp.min(apply_critics(critics, sample.batch.obs, action), axis=0)
         loss = jnp.exp(log_alpha) * log_prob - q
-        return jnp.mean(sample.policy_weights * loss), jnp.mean(log_prob)
+        return jnp.mean(sample.policy_weights * loss), log_prob
+
+    def draw(key: Array) -> Array:
+        return jax.random.normal(key, (2, batch_size, spec.action_size))
 
     def update(
-        state: SacState, sample: Sample, key: Array, turn: int
-    ) -> tuple[SacState, Array, Metrics]:
-        noise_shape = (2, sample.weights.shape[0], spec.action_size)
-        next_noise, noise = jax.random.normal(key, noise_shape)
-
-        (loss, (td_errors, q)), grads = jax.value_and_grad(critic_loss, has_aux=True)(
-            state.critics, state, sample, next_noise
+        state: SacState, sample: Sample, noise: Array, turn: int
+    ) -> tuple[SacState, Array, Trace]:
+        grads, (td_errors, q) = jax.grad(critic_loss, has_aux=True)(
+            state.critics, state, sample, noise[0]
         )
         steps, critic_opt = optimiser.update(grads, state.critic_opt)
         critics = optax.apply_updates(state.critics, steps)
 
         (policy_loss, log_prob), grads = jax.value_and_grad(actor_loss, has_aux=True)(
-            state.actor, critics, state.log_alpha, sample, noise
+            state.actor, critics, state.log_alpha, sample, noise[1]
         )
         steps, actor_opt = optimiser.update(grads, state.actor_opt)
         actor = optax.apply_updates(state.actor, steps)
 
         # d/d(log alpha) of -log_alpha * (log_prob + target_entropy)
-        steps, alpha_opt = optimiser.update(-(log_prob + target_entropy), state.alpha_opt)
+        alpha_grad = -(jnp.mean(log_prob) + target_entropy)
+        steps, alpha_opt = optimiser.update(alpha_grad, state.alpha_opt)
         log_alpha = optax.apply_updates(state.log_alpha, steps)
 
         new_state = SacState(
@@ -134,19 +135,28 @@ def make_sac(config: SacConfig, spec: EnvSpec) -> Agent:
             critic_opt=critic_opt,
             alpha_opt=alpha_opt,
         )
-        metrics = {
-            "critic_loss": loss,
-            "actor_loss": policy_loss,
-            "q_mean": jnp.mean(q),
-            "td_error": jnp.mean(jnp.abs(td_errors)),
-            "alpha": jnp.exp(log_alpha),
-            "entropy": -log_prob,
+        trace = {
+            "td_errors": td_errors,
+            "weights": sample.weights,
+            "q": q,
+            "log_prob": log_prob,
+            "policy_loss": policy_loss,
+            "log_alpha": log_alpha,
         }
-        return new_state, td_errors, metrics
+        return new_state, td_errors, trace
+
+    def metrics(trace: Trace) -> Metrics:
+        return critic_metrics(trace) | {
+            "actor_loss": trace["policy_loss"],
+            "alpha": jnp.exp(trace["log_alpha"]),
+            "entropy": -jnp.mean(trace["log_prob"]),
+        }
 
     return Agent(
         init=init,
+        draw=draw,
         update=update,
+        metrics=metrics,
         policy=lambda state: named_arrays(state.actor, "gaussian"),
         networks=lambda state: {"policy": state.actor, "critics": state.critics},
     )

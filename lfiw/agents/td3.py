@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from lfiw.agents.base import Agent, bellman_target, polyak, weighted_critic_loss
+from lfiw.agents.base import Agent, bellman_target, critic_metrics, polyak, weighted_critic_loss
 from lfiw.networks import (
     Mlp,
     apply_critics,
@@ -20,7 +20,7 @@ from lfiw.networks import (
     named_arrays,
 )
 from lfiw.settings import setting
-from lfiw.types import EnvSpec, Metrics, Sample
+from lfiw.types import EnvSpec, Metrics, Sample, Trace
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def act(actor: Mlp, obs: Array) -> Array:
     return jnp.tanh(apply_mlp(actor, obs))
 
 
-def make_td3(config: Td3Config, spec: EnvSpec) -> Agent:
+def make_td3(config: Td3Config, spec: EnvSpec, batch_size: int) -> Agent:
     optimiser = optax.adam(config.learning_rate)
 
     def init(key: Array) -> Td3State:
@@ -90,26 +90,27 @@ def make_td3(config: Td3Config, spec: EnvSpec) -> Agent:
         q = apply_critics(first, obs, act(actor, obs))[0]
         return -jnp.mean(sample.policy_weights * q)
 
+    def draw(key: Array) -> Array:
+        return jax.random.normal(key, (batch_size, spec.action_size))
+
     def update(
-        state: Td3State, sample: Sample, key: Array, turn: int
-    ) -> tuple[Td3State, Array, Metrics]:
-        noise = jax.random.normal(key, (sample.weights.shape[0], spec.action_size))
-        (loss, (td_errors, q)), grads = jax.value_and_grad(critic_loss, has_aux=True)(
+        state: Td3State, sample: Sample, noise: Array, turn: int
+    ) -> tuple[Td3State, Array, Trace]:
+        grads, (td_errors, q) = jax.grad(critic_loss, has_aux=True)(
             state.critics, state, sample, noise
         )
         steps, critic_opt = optimiser.update(grads, state.critic_opt)
         state = state._replace(
             critics=optax.apply_updates(state.critics, steps), critic_opt=critic_opt
         )
-        metrics = {
-            "critic_loss": loss,
-            "q_mean": jnp.mean(q),
-            "td_error": jnp.mean(jnp.abs(td_errors)),
-        }
+        trace = {"td_errors": td_errors, "weights": sample.weights, "q": q}
         if turn == config.policy_delay - 1:
-            state, policy_loss = update_policy_and_targets(state, sample)
-            metrics["actor_loss"] = policy_loss
-        return state, td_errors, metrics
+            state, trace["policy_loss"] = update_policy_and_targets(state, sample)
+        return state, td_errors, trace
+
+    def metrics(trace: Trace) -> Metrics:
+        seen = {"actor_loss": trace["policy_loss"]} if "policy_loss" in trace else {}
+        return critic_metrics(trace) | seen
 
     def update_policy_and_targets(state: Td3State, sample: Sample) -> tuple[Td3State, Array]:
         policy_loss, grads = jax.value_and_grad(actor_loss)(state.actor, state.critics, sample)
@@ -128,7 +129,9 @@ def make_td3(config: Td3Config, spec: EnvSpec) -> Agent:
 
     return Agent(
         init=init,
+        draw=draw,
         update=update,
+        metrics=metrics,
         policy=policy,
         networks=lambda state: {"policy": state.actor, "critics": state.critics},
         period=config.policy_delay,

@@ -72,7 +72,7 @@ class Contender:
     def __init__(self, config: TrainConfig, spec: EnvSpec) -> None:
         self.config = config
         self.group = Group(config, spec, jax.devices())
-        period = make_agent(config.agent, spec).period
+        period = make_agent(config.agent, spec, config.batch_size).period
         self.call_updates = updates_in_call(config, period)
         rng = np.random.default_rng(0)
         runs = len(config.seeds)

@@ -11,7 +11,7 @@ from jax import Array
 
 from lfiw.networks import Mlp
 from lfiw.replay.ring import Ring
-from lfiw.types import Clock, EnvSpec, Metrics, Sample
+from lfiw.types import Clock, EnvSpec, Metrics, Sample, Trace
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,15 @@ class ReplayContext:
 
 
 class Replay(NamedTuple):
+    """As for agents, randomness is drawn and metrics are computed apart from the update."""
+
     init: Callable[[Array], Any]  # key -> state
     add: Callable[[Any, Array], Any]  # (state, packed rows [n, row_size]) -> state
-    # (state, key, clock) -> (state, sample, metrics)
-    sample: Callable[[Any, Array, Clock], tuple[Any, Sample, Metrics]]
+    draw: Callable[[Array], Any]  # key -> all noise of one sample
+    # (state, noise, clock) -> (state, sample, trace)
+    sample: Callable[[Any, Any, Clock], tuple[Any, Sample, Trace]]
     feedback: Callable[[Any, Sample, Array], Any]  # (state, sample, td_errors [2, B]) -> state
+    metrics: Callable[[Trace], Metrics] = lambda trace: dict(trace)  # of one update
     ring: Callable[[Any], Ring] = lambda state: state
     networks: Callable[[Any], dict[str, Mlp]] = lambda state: {}  # what a snapshot keeps
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from lfiw.replay.base import Replay, ReplayContext, anneal, no_feedback
-from lfiw.replay.ring import Ring, add_rows, draw_recent, init_ring, unit_sample
+from lfiw.replay.ring import Ring, add_rows, draw_bits, init_ring, recent_slots, unit_sample
 from lfiw.settings import setting
-from lfiw.types import Clock, Metrics, Sample
+from lfiw.types import Clock, Sample, Trace
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,15 @@ def ere_window(config: EreConfig, context: ReplayContext, clock: Clock) -> Array
 
 
 def make_ere(config: EreConfig, context: ReplayContext) -> Replay:
-    def sample(ring: Ring, key: Array, clock: Clock) -> tuple[Ring, Sample, Metrics]:
+    def sample(ring: Ring, bits: Array, clock: Clock) -> tuple[Ring, Sample, Trace]:
         window = jnp.minimum(ere_window(config, context, clock), ring.size)
-        slots = draw_recent(key, ring, window, context.batch_size)
+        slots = recent_slots(bits, ring, window)
         return ring, unit_sample(ring, slots, context.spec), {"window": window}
 
     return Replay(
         init=lambda key: init_ring(context.capacity, context.spec),
         add=add_rows,
+        draw=lambda key: draw_bits(key, context.batch_size),
         sample=sample,
         feedback=no_feedback,
     )

@@ -16,12 +16,12 @@ from jax import Array
 from lfiw.ratio import RatioConfig, RatioState, make_ratio, ratio_weights
 from lfiw.replay.base import Replay, ReplayContext
 from lfiw.replay.per import PerConfig, make_per
-from lfiw.replay.ring import Ring, draw_recent, slot_age
+from lfiw.replay.ring import Ring, draw_bits, recent_slots, slot_age
 from lfiw.replay.uniform import UniformConfig, make_uniform
 from lfiw.settings import setting
-from lfiw.types import Clock, Metrics, Sample
+from lfiw.types import Clock, Metrics, Sample, Trace
 
-AGE_GROUPS = 5  # weights are reported for each fifth of the ring, newest first
+AGE_GROUPS = 5
 
 
 @dataclass(frozen=True)
@@ -46,21 +46,24 @@ class LfiwState(NamedTuple):
     ratio: RatioState
 
 
-def weight_by_age(weights: Array, ages: Array, size: Array) -> Array:
-    """Mean weight [AGE_GROUPS] of each fifth of the ring; 1 where the batch has none."""
-    group = jnp.minimum(ages * AGE_GROUPS // size, AGE_GROUPS - 1)
+class LfiwNoise(NamedTuple):
+    base: Any
+    fast: Array
+    slow: Array | None
+
+
+def weight_by_age(weights: Array, relative_age: Array) -> Array:
+    """Mean weight [AGE_GROUPS] of each fifth of the ring, newest first; 1 where the batch has
+    none."""
+    group = jnp.minimum((relative_age * AGE_GROUPS).astype(jnp.int32), AGE_GROUPS - 1)
     member = group == jnp.arange(AGE_GROUPS)[:, None]
     count = jnp.sum(member, axis=-1)
     return jnp.where(count > 0, jnp.sum(member * weights, axis=-1) / jnp.maximum(count, 1), 1.0)
 
 
-def weight_diagnostics(weights: Array, ages: Array, size: Array) -> Metrics:
-    return {
-        # 1 for equal weights, 1/B when one transition carries all
-        "effective_sample_size": jnp.mean(weights) ** 2 / jnp.mean(jnp.square(weights)),
-        "max_weight": jnp.max(weights),
-        "weight_by_age": weight_by_age(weights, ages, size),
-    }
+def effective_sample_size(weights: Array) -> Array:
+    """As a share of the batch: 1 for equal weights, 1/B when one transition carries all."""
+    return jnp.square(jnp.mean(weights)) / jnp.mean(jnp.square(weights))
 
 
 def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
@@ -79,32 +82,51 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
     def inputs(ring: Ring, slots: Array) -> Array:
         return ring.rows[slots, :input_size]  # a packed row starts with (s, a)
 
-    def sample(state: LfiwState, key: Array, clock: Clock) -> tuple[LfiwState, Sample, Metrics]:
+    def draw(key: Array) -> LfiwNoise:
         # The base consumes `key` itself, so that it draws what it would draw alone.
-        base_state, drawn, metrics = base.sample(state.base, key, clock)
-        ring = base.ring(state.base)
         key_fast, key_slow = jax.random.split(jax.random.fold_in(key, 1))
-        fast = inputs(ring, draw_recent(key_fast, ring, config.fast_size, context.batch_size))
-        slow = jnp.concatenate([drawn.batch.obs, drawn.batch.action], axis=-1)
-        if prioritised:  # the ratio is defined against the slow memory, not against PER's draw
-            uniform_slots = draw_recent(key_slow, ring, ring.size, context.batch_size)
-            logits = ratio.logits(state.ratio, slow)
-            ratio_state, _, seen = ratio.update(state.ratio, inputs(ring, uniform_slots), fast)
-        else:
-            ratio_state, logits, seen = ratio.update(state.ratio, slow, fast)
-        bound = ring.size / jnp.minimum(ring.size, config.fast_size)
-        weights = ratio_weights(
-            logits, config.temperature, config.transform, bound if config.clip_ratio else None
+        return LfiwNoise(
+            base=base.draw(key),
+            fast=draw_bits(key_fast, context.batch_size),
+            slow=draw_bits(key_slow, context.batch_size) if prioritised else None,
         )
-        warm = clock.env_steps >= config.warmup_env_steps
-        weights = jnp.where(warm, weights, 1.0)
-        metrics |= seen | weight_diagnostics(weights, slot_age(ring, drawn.slots), ring.size)
+
+    def sample(state: LfiwState, noise: LfiwNoise, clock: Clock) -> tuple[LfiwState, Sample, Trace]:
+        base_state, drawn, trace = base.sample(state.base, noise.base, clock)
+        ring = base.ring(state.base)
+        fast = inputs(ring, recent_slots(noise.fast, ring, config.fast_size))
+        slow = drawn_inputs = jnp.concatenate([drawn.batch.obs, drawn.batch.action], axis=-1)
+        if (
+            noise.slow is not None
+        ):  # the ratio is defined against the slow memory, not against PER's draw
+            slow = inputs(ring, recent_slots(noise.slow, ring, ring.size))
+        ratio_state, slow_logits, fast_logits = ratio.update(state.ratio, slow, fast)
+        logits = ratio.logits(state.ratio, drawn_inputs) if prioritised else slow_logits
+
+        bound = ring.size / jnp.minimum(ring.size, config.fast_size) if config.clip_ratio else None
+        weights = ratio_weights(logits, config.temperature, config.transform, bound)
+        weights = jnp.where(clock.env_steps >= config.warmup_env_steps, weights, 1.0)
+        trace |= {
+            "slow_logits": slow_logits,
+            "fast_logits": fast_logits,
+            "ratio_weights": weights,
+            "relative_age": slot_age(ring, drawn.slots) / ring.size,
+        }
         if config.weight_policy:
             drawn = drawn._replace(policy_weights=weights)
         if prioritised:
             weights = weights * drawn.weights
             weights = weights / jnp.mean(weights)
-        return LfiwState(base_state, ratio_state), drawn._replace(weights=weights), metrics
+        return LfiwState(base_state, ratio_state), drawn._replace(weights=weights), trace
+
+    def metrics(trace: Trace) -> Metrics:
+        weights = trace["ratio_weights"]
+        own = ratio.metrics(trace["slow_logits"], trace["fast_logits"]) | {
+            "effective_sample_size": effective_sample_size(weights),
+            "max_weight": jnp.max(weights),
+            "weight_by_age": weight_by_age(weights, trace["relative_age"]),
+        }
+        return base.metrics(trace) | own if prioritised else own
 
     def feedback(state: LfiwState, sample: Sample, td_errors: Array) -> LfiwState:
         return state._replace(base=base.feedback(state.base, sample, td_errors))
@@ -112,8 +134,10 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
     return Replay(
         init=init,
         add=add,
+        draw=draw,
         sample=sample,
         feedback=feedback,
+        metrics=metrics,
         ring=lambda state: base.ring(state.base),
         networks=lambda state: {"ratio": state.ratio.network},
     )

@@ -11,9 +11,9 @@ from jax import Array
 
 from lfiw.replay.base import Replay, ReplayContext, anneal
 from lfiw.replay.ring import Ring, add_rows, init_ring, next_slots, unit_sample
-from lfiw.replay.sum_tree import SumTree, draw, init_tree, set_priorities, total
+from lfiw.replay.sum_tree import SumTree, find_slots, init_tree, set_priorities, total
 from lfiw.settings import setting
-from lfiw.types import Clock, Metrics, Sample
+from lfiw.types import Clock, Metrics, Sample, Trace
 
 MAX_ERROR = 1e8  # a diverging critic must not turn the sums into infinity
 
@@ -56,13 +56,16 @@ def make_per(config: PerConfig, context: ReplayContext) -> Replay:
             tree=set_priorities(state.tree, slots, priorities),
         )
 
-    def sample(state: PerState, key: Array, clock: Clock) -> tuple[PerState, Sample, Metrics]:
-        slots = draw(state.tree, jax.random.uniform(key, (context.batch_size,)))
+    def draw(key: Array) -> Array:
+        return jax.random.uniform(key, (context.batch_size,))
+
+    def sample(state: PerState, uniforms: Array, clock: Clock) -> tuple[PerState, Sample, Trace]:
+        slots = find_slots(state.tree, uniforms)
         probabilities = state.tree[-1][slots] / total(state.tree)
         beta = anneal(config.beta, config.beta_end, clock, context.schedule_env_steps)
         weights = importance_weights(probabilities, state.ring.size, beta)
         drawn = unit_sample(state.ring, slots, context.spec)._replace(weights=weights)
-        return state, drawn, {"beta": beta, "is_weight_mean": jnp.mean(weights)}
+        return state, drawn, {"beta": beta, "is_weights": weights}
 
     def feedback(state: PerState, sample: Sample, td_errors: Array) -> PerState:
         errors = jnp.nan_to_num(jnp.max(jnp.abs(td_errors), axis=0), nan=0.0, posinf=MAX_ERROR)
@@ -72,6 +75,15 @@ def make_per(config: PerConfig, context: ReplayContext) -> Replay:
             max_priority=jnp.maximum(state.max_priority, jnp.max(priorities)),
         )
 
+    def metrics(trace: Trace) -> Metrics:
+        return {"beta": trace["beta"], "is_weight_mean": jnp.mean(trace["is_weights"])}
+
     return Replay(
-        init=init, add=add, sample=sample, feedback=feedback, ring=lambda state: state.ring
+        init=init,
+        add=add,
+        draw=draw,
+        sample=sample,
+        feedback=feedback,
+        metrics=metrics,
+        ring=lambda state: state.ring,
     )

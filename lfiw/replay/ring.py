@@ -43,11 +43,16 @@ def add_rows(ring: Ring, rows: Array) -> Ring:
     )
 
 
-def draw_recent(key: Array, ring: Ring, window: Array | int, count: int) -> Array:
-    """Slots [count] drawn uniformly, with replacement, from the `window` newest."""
+def draw_bits(key: Array, count: int) -> Array:
+    """The noise of `recent_slots`."""
+    return jax.random.bits(key, (count,))
+
+
+def recent_slots(bits: Array, ring: Ring, window: Array | int) -> Array:
+    """Slots drawn uniformly, with replacement, from the `window` newest."""
     window = jnp.clip(window, 1, ring.size).astype(jnp.uint32)
     # The remainder of 32 random bits is uniform to within window / 2^32.
-    age = (jax.random.bits(key, (count,)) % window).astype(jnp.int32)
+    age = (bits % window).astype(jnp.int32)
     return (ring.head - 1 - age) % ring.rows.shape[0]
 
 

@@ -51,7 +51,7 @@ def set_priorities(tree: SumTree, slots: Array, priorities: Array) -> SumTree:
     return tuple(levels)
 
 
-def draw(tree: SumTree, uniforms: Array) -> Array:
+def find_slots(tree: SumTree, uniforms: Array) -> Array:
     """Slots [B] for uniforms [B] in [0, 1); a zero priority is never drawn."""
     remaining = uniforms * total(tree)
     nodes = jnp.zeros(uniforms.shape, jnp.int32)

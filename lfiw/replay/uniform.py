@@ -8,8 +8,8 @@ from typing import ClassVar
 from jax import Array
 
 from lfiw.replay.base import Replay, ReplayContext, no_feedback
-from lfiw.replay.ring import Ring, add_rows, draw_recent, init_ring, unit_sample
-from lfiw.types import Clock, Metrics, Sample
+from lfiw.replay.ring import Ring, add_rows, draw_bits, init_ring, recent_slots, unit_sample
+from lfiw.types import Clock, Sample, Trace
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,14 @@ class UniformConfig:
 
 
 def make_uniform(config: UniformConfig, context: ReplayContext) -> Replay:
-    def sample(ring: Ring, key: Array, clock: Clock) -> tuple[Ring, Sample, Metrics]:
-        slots = draw_recent(key, ring, ring.size, context.batch_size)
+    def sample(ring: Ring, bits: Array, clock: Clock) -> tuple[Ring, Sample, Trace]:
+        slots = recent_slots(bits, ring, ring.size)
         return ring, unit_sample(ring, slots, context.spec), {}
 
     return Replay(
         init=lambda key: init_ring(context.capacity, context.spec),
         add=add_rows,
+        draw=lambda key: draw_bits(key, context.batch_size),
         sample=sample,
         feedback=no_feedback,
     )
