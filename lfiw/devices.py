@@ -14,19 +14,11 @@ import jax
 from lfiw.host import usable_cores
 
 RECORDED_PACKAGES = ("lfiw", "jax", "jaxlib", "numpy", "optax", "gymnasium", "mujoco")
-ONE_THREAD_PER_RUN = "--xla_cpu_multi_thread_eigen=false"
 
 
 def prepare_devices() -> None:
-    """One thread per run and one CPU device per core, unless jax has started already.
-
-    Products this small gain nothing from a second thread; a second run does. And bits no
-    longer depend on the number of threads.
-    """
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_cpu_multi_thread_eigen" not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {ONE_THREAD_PER_RUN}".strip()
-    if "xla_force_host_platform_device_count" in flags:
+    """One CPU device per core, so that several runs train at once, each on one thread."""
+    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return
     with contextlib.suppress(RuntimeError):  # jax has started: use the devices that it has
         jax.config.update("jax_num_cpu_devices", usable_cores())

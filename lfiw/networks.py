@@ -60,8 +60,12 @@ def init_twin_critics(key: Array, input_size: int, hidden_sizes: Sequence[int]) 
 
 
 def apply_critics(critics: Mlp, obs: Array, action: Array) -> Array:
-    """Q values of both critics, [2, B]."""
-    return apply_mlp(critics, jnp.concatenate([obs, action], axis=-1))[..., 0]
+    """Q values of all stacked critics, [2, B]."""
+    inputs = jnp.concatenate([obs, action], axis=-1)
+    # One copy of the inputs per critic: without the barrier XLA merges the first products
+    # into one and then transposes the much larger activations.
+    copies = jnp.broadcast_to(inputs, (critics[0].weight.shape[0], *inputs.shape))
+    return apply_mlp(critics, jax.lax.optimization_barrier(copies))[..., 0]
 
 
 def named_arrays(network: Mlp, prefix: str) -> dict[str, Array]:
