@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from lfiw.agents.sac import SacConfig
     from lfiw.agents.td3 import Td3Config
     from lfiw.config import TrainConfig, make_config
-    from lfiw.envs import EnvConfig
+    from lfiw.env_config import EnvConfig
     from lfiw.errors import InputError
     from lfiw.policy import Policy, load_policy
     from lfiw.replay.ere import EreConfig
     from lfiw.replay.lfiw import LfiwConfig
     from lfiw.replay.per import PerConfig
     from lfiw.replay.uniform import UniformConfig
-    from lfiw.train import Run, train, train_all
+    from lfiw.training import Run, train, train_all
 
 _HOMES = {
     "SacConfig": "lfiw.agents.sac",
     "Td3Config": "lfiw.agents.td3",
     "TrainConfig": "lfiw.config",
     "make_config": "lfiw.config",
-    "EnvConfig": "lfiw.envs",
+    "EnvConfig": "lfiw.env_config",
     "InputError": "lfiw.errors",
     "Policy": "lfiw.policy",
     "load_policy": "lfiw.policy",
@@ -34,9 +34,9 @@ _HOMES = {
     "PerConfig": "lfiw.replay.per",
     "EreConfig": "lfiw.replay.ere",
     "LfiwConfig": "lfiw.replay.lfiw",
-    "Run": "lfiw.train",
-    "train": "lfiw.train",
-    "train_all": "lfiw.train",
+    "Run": "lfiw.training",
+    "train": "lfiw.training",
+    "train_all": "lfiw.training",
 }
 
 __all__ = [

@@ -54,7 +54,7 @@ class Train:
     def run(self, console: Console) -> None:
         configs = self.configs()
         from lfiw.curves import comparison_table, read_curves
-        from lfiw.train import train_all
+        from lfiw.training import train_all
 
         runs = train_all(configs, out=self.out, label=self.label, workers=self.workers)
         console.print(comparison_table([read_curves(run.folder) for run in runs]))

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from lfiw.envs import EnvConfig
+from lfiw.env_config import EnvConfig
 from lfiw.rollout import Collected, Episode
 from lfiw.worker import LocalWorker, ProcessWorker, Worker
 

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from lfiw.agents import AGENTS
 from lfiw.agents.sac import SacConfig
-from lfiw.envs import EnvConfig
+from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError, nearest
 from lfiw.replay import REPLAYS
 from lfiw.replay.lfiw import LfiwConfig
-from lfiw.settings import check_ranges, from_json, override, setting, to_json
+from lfiw.settings import LARGEST_INTEGER, check_ranges, from_json, override, setting, to_json
 
 AGENT_CONFIGS: dict[str, type[Any]] = {kind.name: kind for kind in AGENTS}
 REPLAY_CONFIGS: dict[str, type[Any]] = {kind.name: kind for kind in REPLAYS}
@@ -33,7 +33,9 @@ class TrainConfig:
     updates_per_env_step: float = setting(1.0, above=0, at_most=1000)
     random_env_steps: int = setting(5_000, at_least=0)  # first actions are uniform
     learning_starts: int = setting(5_000, at_least=1)  # steps before the first update
-    schedule_env_steps: int | None = setting(None, at_least=1)  # None: env_steps
+    schedule_env_steps: int | None = setting(
+        None, at_least=1, at_most=LARGEST_INTEGER
+    )  # None: env_steps
     updates_per_call: int = setting(100, at_least=1)  # most updates in one compiled call
     eval_every_env_steps: int = setting(10_000, at_least=1)
     eval_episodes: int = setting(5, at_least=1)
@@ -106,6 +108,11 @@ def check(config: TrainConfig) -> None:
         raise InputError(f"Seeds must differ from each other, not {list(config.seeds)}.")
     if max(config.seeds) >= 2**32:
         raise InputError(f"Seeds must be below 2^32, not {max(config.seeds)}.")
+    if config.env_steps * config.updates_per_env_step > LARGEST_INTEGER:
+        raise InputError(
+            f"{config.env_steps} environment steps with {config.updates_per_env_step:g} updates "
+            f"each are more updates than can be counted ({LARGEST_INTEGER})."
+        )
     if config.buffer_size < config.learning_starts:
         raise InputError(
             f"buffer_size {config.buffer_size} is smaller than learning_starts "
@@ -137,6 +144,12 @@ def warnings(config: TrainConfig) -> list[str]:
             f"{config.method} ends after {config.env_steps} environment steps, before its "
             f"warm-up of {warmup}: it is plain uniform replay (--set "
             f"replay.warmup_env_steps=N changes that)."
+        )
+    elif getattr(config.replay, "fast_size", 0) >= config.env_steps:
+        found.append(
+            f"{config.method} ends after {config.env_steps} environment steps, so its fast memory "
+            f"of {config.replay.fast_size} holds all of them and the weights stay near 1 (lower "
+            f"replay.fast_size)."
         )
     if config.learning_starts >= config.env_steps:
         found.append(

@@ -11,7 +11,7 @@ from lfiw.curves import comparison_table, read_curves
 from lfiw.paper.chain import ChainConfig, epochs_below, run_chain, save_chain
 from lfiw.plot import plot_curves
 from lfiw.settings import override
-from lfiw.train import train_all
+from lfiw.training import train_all
 
 DEMO_ENV = "Pendulum-v1"
 DEMO_ENV_STEPS = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError, nearest
-from lfiw.settings import setting
 from lfiw.types import EnvSpec
-
-
-@dataclass(frozen=True)
-class EnvConfig:
-    """Which environment to train on."""
-
-    id: str  # a Gymnasium id, or an importable factory `module:function`
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    max_episode_steps: int | None = setting(None, at_least=1)  # None: the environment's own
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from lfiw.collector import Evaluator
-from lfiw.envs import EnvConfig, make_env, probe_env
+from lfiw.env_config import EnvConfig
+from lfiw.envs import make_env, probe_env
 from lfiw.errors import InputError
 from lfiw.host import usable_cores
 from lfiw.policy import load_policy

@@ -137,10 +137,13 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
             return state, traces
 
         def metrics(traces: list[tuple[Trace, Trace]]) -> Metrics:
-            seen: Metrics = {}
-            for agent_trace, replay_trace in traces:
-                seen |= agent.metrics(agent_trace) | replay.metrics(replay_trace)
-            return seen
+            """Means over the cycle's updates; a delayed policy loss is there only once."""
+            turns = [agent.metrics(mine) | replay.metrics(theirs) for mine, theirs in traces]
+            names = dict.fromkeys(name for turn in turns for name in turn)
+            return {
+                name: jnp.mean(jnp.stack([turn[name] for turn in turns if name in turn]), axis=0)
+                for name in names
+            }
 
         count = updates_in_call(config, agent.period)
         updates = clock.updates + jnp.arange(count)

@@ -9,13 +9,17 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from lfiw.envs import ActionScale, EnvConfig, check_spaces, make_env
+from lfiw.env_config import EnvConfig
+from lfiw.envs import ActionScale, check_spaces, make_env
 from lfiw.errors import InputError
 from lfiw.policy import NumpyPolicy
 from lfiw.types import EnvSpec, row_columns
 
 # Streams of random numbers of a run, apart from each other by construction.
 ACTION_STREAM, RESET_STREAM, EVAL_STREAM = 0, 1, 2
+
+
+MAX_EVAL_STEPS = 100_000  # an environment that never ends must not stop training for ever
 
 
 class Episode(NamedTuple):
@@ -127,7 +131,7 @@ def run_episodes(
     for seed in seeds:
         obs, _ = env.reset(seed=seed)
         total_reward, length, ended = 0.0, 0, False
-        while not ended:
+        while not ended and length < MAX_EVAL_STEPS:
             action = scale.to_env(policy.act(np.asarray(obs, np.float32)))
             obs, reward, terminated, truncated, _ = env.step(action)
             total_reward += float(reward)

@@ -18,6 +18,9 @@ from typing import Any, Literal, get_args, get_origin
 from lfiw.errors import InputError, nearest
 
 
+LARGEST_INTEGER = 2**31 - 1  # counts are int32 on the device
+
+
 def setting(
     default: Any,
     *,
@@ -27,6 +30,8 @@ def setting(
     traced: bool = False,
 ) -> Any:
     """A dataclass field with a range, which holds for every element of a tuple."""
+    if isinstance(default, int) and not isinstance(default, bool) and at_most is None:
+        at_most = LARGEST_INTEGER
     limits = {"above": above, "at_least": at_least, "at_most": at_most}
     return dataclasses.field(default=default, metadata={"limits": limits, "traced": traced})
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from lfiw.envs import EnvConfig
+from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError, RunError
 from lfiw.rollout import RolloutHost
 

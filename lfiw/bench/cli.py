@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import tyro
 from rich.console import Console
 
 from lfiw.bench.result import BenchResult
@@ -57,4 +58,107 @@ class Learner:
         finish(bench_learner(configs, self.calls), self.json, console)
 
 
-BENCHMARKS: dict[str, Callable[..., Any]] = {"learner": Learner}
+@dataclass
+class Collect:
+    """Environment steps per second of the collector alone, by its number of workers."""
+
+    env: str = "HalfCheetah-v5"
+    """The environment."""
+    workers: str | None = None
+    """Numbers of workers, separated by commas (default: powers of two up to the cores)."""
+    runs: int | None = None
+    """Runs that the workers share (default: one for each worker)."""
+    agent: str = "sac"
+    """The agent whose initial policy acts."""
+    steps: int = 2000
+    """Environment steps of each run in one call."""
+    calls: int = 5
+    """Timed calls of each; the median counts."""
+    json: Path | None = None
+    """Also write the rows to this file."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.bench.collect import bench_collect, default_workers
+
+        workers = default_workers()
+        if self.workers is not None:
+            workers = parse("--workers", self.workers, tuple[int, ...])
+        config = make_config(self.env, self.agent, "uniform")
+        result = bench_collect(config, workers, self.runs, self.steps, self.calls)
+        finish(result, self.json, console)
+
+
+@dataclass
+class Training:
+    """Training from start to end, as `lfiw train` does it, into a temporary folder."""
+
+    env: str = "HalfCheetah-v5"
+    """The environment."""
+    agent: str = "sac"
+    """Agents, separated by commas."""
+    replay: str = "uniform,lfiw"
+    """Replay strategies, separated by commas."""
+    num_seeds: int = 2
+    """Seeds of each method."""
+    env_steps: str = "10000"
+    """Environment steps of each run."""
+    workers: int | None = None
+    """Processes that step environments, for each method (default: one per core)."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Further settings, as for `lfiw train`."""
+    json: Path | None = None
+    """Also write the rows to this file."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.bench.train import bench_train, command_started
+        from lfiw.cli import Train
+
+        command = Train(
+            self.env,
+            agent=self.agent,
+            replay=self.replay,
+            num_seeds=self.num_seeds,
+            env_steps=self.env_steps,
+            set=self.set,
+        )
+        result = bench_train(command.configs(), self.workers, command_started())
+        finish(result, self.json, console)
+
+
+@dataclass
+class Peers:
+    """The same job with lfiw and with other libraries (install lfiw[peers]), in turns."""
+
+    peers: str = "sb3,sbx,cleanrl,torchrl"
+    """Other libraries, separated by commas."""
+    agent: str = "sac"
+    """Agents, separated by commas."""
+    seeds: int = 1
+    """Measure one seed and also this many at once."""
+    env: str = "HalfCheetah-v5"
+    """The environment."""
+    env_steps: int = 3000
+    """Environment steps of each run."""
+    repeats: int = 3
+    """Rounds; the median counts."""
+    json: Path | None = None
+    """Also write the rows to this file."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.bench.peer_scripts.job import Job
+        from lfiw.bench.peers import bench_peers
+        from lfiw.cli import split_names
+
+        peers = split_names(self.peers, "--peers")
+        agents = split_names(self.agent, "--agent")
+        job = Job("lfiw", self.env, agents[0], self.env_steps, tuple(range(self.seeds)))
+        progress = Console(stderr=True, soft_wrap=True, highlight=False)
+        finish(bench_peers(peers, agents, job, self.repeats, progress.print), self.json, console)
+
+
+BENCHMARKS: dict[str, Callable[..., Any]] = {
+    "learner": Learner,
+    "collect": Collect,
+    "train": Training,
+    "peers": Peers,
+}

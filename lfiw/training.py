@@ -18,7 +18,8 @@ from rich.console import Console
 from lfiw.collector import Evaluator
 from lfiw.config import TrainConfig, check, config_to_json, make_config, warnings
 from lfiw.devices import hardware, prepare_devices, versions
-from lfiw.envs import EnvConfig, probe_env
+from lfiw.env_config import EnvConfig
+from lfiw.envs import probe_env
 from lfiw.errors import InputError, RunError
 from lfiw.host import usable_cores
 from lfiw.progress import show_progress
@@ -160,11 +161,12 @@ def _train_side_by_side(
     stop = threading.Event()
     failures: dict[str, BaseException] = {}
     total_runs = sum(len(trainer.config.seeds) for trainer in trainers)
-    evaluator = Evaluator(trainers[0].config.env, min(num_workers, total_runs))
+    envs = {repr(trainer.config.env): trainer.config.env for trainer in trainers}
+    evaluators = {name: Evaluator(env, min(num_workers, total_runs)) for name, env in envs.items()}
 
     def run(trainer: GroupTrainer) -> None:
         try:
-            trainer.run(devices, num_workers, evaluator, stop.is_set)
+            trainer.run(devices, num_workers, evaluators[repr(trainer.config.env)], stop.is_set)
         except Stopped:
             trainer.progress.state = "stopped"
         except BaseException as error:
@@ -186,7 +188,8 @@ def _train_side_by_side(
         )
         for thread in threads:
             thread.join()
-    evaluator.close()
+    for evaluator in evaluators.values():
+        evaluator.close()
     _raise_failures(failures)
     if stop.is_set():
         raise KeyboardInterrupt

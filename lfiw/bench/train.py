@@ -1,0 +1,187 @@
+"""Training from start to end, as `lfiw train` does it, watched from outside.
+
+Nothing in the trainer knows of it: the three methods that collect, learn and train are
+wrapped for the time of the benchmark.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from lfiw.bench.result import BenchResult
+from lfiw.collector import Collector
+from lfiw.config import TrainConfig
+from lfiw.group import Group
+from lfiw.trainer import GroupTrainer
+from lfiw.training import train_all
+
+Interval = tuple[float, float]
+WATCHING_THREADS = 32  # a group has at most two calls in flight
+
+
+def covered(intervals: Iterable[Interval], until: float) -> float:
+    """The time before `until` that lies in at least one of the intervals."""
+    total, reached = 0.0, float("-inf")
+    for start, stop in sorted(intervals):
+        start, stop = max(start, reached), min(stop, until)
+        if stop > start:
+            total += stop - start
+            reached = stop
+    return total
+
+
+@dataclass
+class GroupTimes:
+    """When a group collected and learned, on the clock of `time.perf_counter`."""
+
+    collecting: list[Interval] = field(default_factory=list)
+    learning: list[Interval] = field(default_factory=list)
+    first_update: float | None = None
+    finished: float = 0.0
+
+
+class Watch:
+    """Wraps the trainer's methods; `groups` then holds the times of each method."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, GroupTimes] = {}
+        self._here = threading.local()  # a group collects and learns in the thread it runs in
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            # Left before the patches are undone: waits for the last calls.
+            self._waiting = ThreadPoolExecutor(WATCHING_THREADS, "watch")
+            for owner, name, wrap in (
+                (GroupTrainer, "run", self._run),
+                (Collector, "collect", self._collect),
+                (Group, "learn", self._learn),
+            ):
+                original = getattr(owner, name)
+                setattr(owner, name, wrap(original))
+                stack.callback(setattr, owner, name, original)
+            stack.enter_context(self._waiting)
+            yield
+
+    def _run(self, original: Any) -> Any:
+        def run(trainer: GroupTrainer, *arguments: Any) -> None:
+            self._here.times = self.groups[trainer.config.method] = GroupTimes()
+            try:
+                original(trainer, *arguments)
+            finally:
+                self._here.times.finished = time.perf_counter()
+
+        return run
+
+    def _collect(self, original: Any) -> Any:
+        def collect(collector: Collector, *arguments: Any) -> Any:
+            started = time.perf_counter()
+            collected = original(collector, *arguments)
+            self._here.times.collecting.append((started, time.perf_counter()))
+            return collected
+
+        return collect
+
+    def _learn(self, original: Any) -> Any:
+        def learn(group: Group, *arguments: Any) -> Any:
+            times: GroupTimes = self._here.times
+            started = time.perf_counter()
+            metrics = original(group, *arguments)
+            if times.first_update is None:
+                # The first call compiles before it starts: no work of the device.
+                times.first_update = started = time.perf_counter()
+            self._waiting.submit(self._wait, times, started, metrics)
+            return metrics
+
+        return learn
+
+    def _wait(self, times: GroupTimes, started: float, metrics: Any) -> None:
+        # The metrics only: the state is donated to the next call.
+        jax.block_until_ready(metrics)
+        times.learning.append((started, time.perf_counter()))
+
+
+def command_started() -> float:
+    """When this process started, on the clock of `time.perf_counter`; now, where the system
+    does not say."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot
+    except (OSError, ValueError, IndexError, AttributeError):
+        age = 0.0
+    return time.perf_counter() - max(0.0, age)
+
+
+def row_of(
+    names: dict[str, Any], env_steps: int, times: GroupTimes, busy: list[Interval], started: float
+) -> dict[str, Any]:
+    """`names` say the method and its number of seeds, `busy` when the device worked."""
+    wall = times.finished - started
+    first_step = min(start for start, _ in times.collecting)
+    first_update = times.first_update
+    return {
+        **names,
+        "env_steps": env_steps,
+        "wall_seconds": wall,
+        "env_steps_per_s": names["seeds"] * env_steps / wall,
+        "seconds_to_first_env_step": first_step - started,
+        "seconds_to_first_update": None if first_update is None else first_update - first_step,
+        "device_busy_share": covered(busy, times.finished) / wall,
+        "workers_busy_share": covered(times.collecting, times.finished) / wall,
+    }
+
+
+def joined(groups: Sequence[GroupTimes]) -> GroupTimes:
+    """All groups as one."""
+    updates = [group.first_update for group in groups if group.first_update is not None]
+    return GroupTimes(
+        collecting=[interval for group in groups for interval in group.collecting],
+        learning=[interval for group in groups for interval in group.learning],
+        first_update=min(updates, default=None),
+        finished=max(group.finished for group in groups),
+    )
+
+
+def bench_train(
+    configs: Sequence[TrainConfig],
+    workers: int | None = None,
+    started: float | None = None,
+    quiet: bool = False,
+) -> BenchResult:
+    """Train all methods side by side; `started` is when the command began (default: now)."""
+    started = time.perf_counter() if started is None else started
+    watch = Watch()
+    with tempfile.TemporaryDirectory(prefix="lfiw-bench-") as out, watch.installed():
+        train_all(configs, out=out, workers=workers, quiet=quiet)
+    groups = [watch.groups[config.method] for config in configs]
+    together = joined(groups)
+    rows = []
+    for config, times in zip(configs, groups, strict=True):
+        names = {"agent": config.agent.name, "replay": config.replay.name}
+        names |= {"seeds": len(config.seeds)}
+        rows.append(row_of(names, config.env_steps, times, together.learning, started))
+    if len(configs) > 1:
+        seeds = sum(len(config.seeds) for config in configs)
+        names = {"agent": "all", "replay": "all", "seeds": seeds}
+        env_steps = configs[0].env_steps
+        rows.append(row_of(names, env_steps, together, together.learning, started))
+    title = f"Training on {jax.devices()[0].device_kind}, {configs[0].env.id}"
+    notes = (
+        "wall_seconds count from the start of the command; both shares are of them",
+        "the device is busy while an update of any method is in flight; the workers are busy "
+        "while the method's environments are stepped",
+        "to the first update: from the first environment step, with compilation",
+    )
+    return BenchResult(title, rows, notes)

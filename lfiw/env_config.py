@@ -1,0 +1,15 @@
+"""Which environment to train on: settings alone, free of gymnasium and jax."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lfiw.settings import setting
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    id: str  # a Gymnasium id, or an importable factory `module:function`
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    max_episode_steps: int | None = setting(None, at_least=1)  # None: the environment's own

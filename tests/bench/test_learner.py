@@ -1,0 +1,51 @@
+import pytest
+from small import small
+
+from lfiw.bench.learner import bench_learner, update_flops
+from lfiw.config import make_config
+from lfiw.types import EnvSpec
+
+HALF_CHEETAH = EnvSpec(obs_size=17, action_size=6)
+
+
+def flops(agent: str, replay: str) -> float:
+    return update_flops(make_config("HalfCheetah-v5", agent, replay), HALF_CHEETAH)
+
+
+@pytest.mark.parametrize(("agent", "mega"), [("sac", 577), ("td3", 414)])
+def test_operations_of_an_update(agent: str, mega: float) -> None:
+    """Counted apart from the code: an input's gradient is needed for the actions alone there,
+    which is less than one percent at these sizes."""
+    assert flops(agent, "uniform") / 1e6 == pytest.approx(mega, rel=0.01)
+
+
+@pytest.mark.parametrize(("agent", "more"), [("sac", 1.37), ("td3", 1.52)])
+def test_operations_that_lfiw_adds(agent: str, more: float) -> None:
+    assert flops(agent, "lfiw") / flops(agent, "uniform") == pytest.approx(more, abs=0.005)
+
+
+def test_operations_of_one_layer_by_hand() -> None:
+    """Hidden size 1, batch 1, D = A = 1; a product of an m x n matrix costs 2 m n.
+
+    TD3's actor 1-1-1: forward 4, gradient by weights 4, by the hidden layer 2. A critic
+    2-1-1: forward 6, gradient by weights 6, by the hidden layer 2, by its input 4.
+    Critics: target actor 4, two targets 12, two differentiated 2 (6 + 6 + 2) = 28: 44.
+    Policy, every second time: actor 4 + 6, one critic 6 + 6: 22.
+    """
+    config = make_config("any", "td3", "uniform", **{"agent.hidden_sizes": (1,), "batch_size": 1})
+    assert update_flops(config, EnvSpec(1, 1)) == 44 + 22 / 2
+
+
+def test_rows() -> None:
+    configs = [
+        make_config("environments:make_point", "sac", replay, **small(replay, seeds=(0, 1)))
+        for replay in ("uniform", "lfiw")
+    ]
+    rows = bench_learner(configs, calls=1).rows
+    names = [(row["agent"], row["replay"], row["runs"]) for row in rows]
+    assert names == [("sac", "uniform", 2), ("sac", "lfiw", 2)]
+    assert rows[0]["ratio_to_uniform"] == 1
+    for row in rows:
+        assert row["run_updates_per_s"] == pytest.approx(2e3 / row["ms_per_update"])
+        assert row["gflop_per_s"] > 0
+        assert row["share_of_peak"] > 0

@@ -1,0 +1,381 @@
+"""Small environments with known answers, and broken ones; made as `environments:make_x`."""
+
+import os
+import sys
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from threadpoolctl import threadpool_info
+
+Step = tuple[Any, float, bool, bool, dict[str, Any]]
+
+
+def box(size: int, limit: float = np.inf) -> spaces.Box:
+    return spaces.Box(-limit, limit, (size,), np.float32)
+
+
+class Probe(gymnasium.Env[Any, Any]):
+    """Episodes of `length` steps that end by termination or, else, by a time limit."""
+
+    obs_size = 1
+    action_space: spaces.Space[Any] = box(1, 1.0)
+
+    def __init__(self, length: int = 1, terminates: bool = True) -> None:
+        self.observation_space = box(self.obs_size)
+        self.length, self.terminates = length, terminates
+        self.time = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time = 0
+        self.start(seed)
+        return self.observe(), {}
+
+    def step(self, action: Any) -> Step:
+        reward = self.act(np.asarray(action))
+        self.time += 1
+        ended = self.time >= self.length
+        return self.observe(), reward, ended and self.terminates, ended and not self.terminates, {}
+
+    def start(self, seed: int | None) -> None:
+        pass
+
+    def act(self, action: np.ndarray) -> float:
+        return 1.0
+
+    def observe(self) -> Any:
+        return np.zeros(self.obs_size, np.float32)
+
+
+class Forever(Probe):
+    """Reward 1 in a single state."""
+
+    obs_size = 3  # the probes with known values have one shape, hence one compiled program
+
+
+class Countdown(Probe):
+    """Reward 1 in each of `length` states, told apart by a one-hot observation."""
+
+    def __init__(self, length: int = 3, terminates: bool = True) -> None:
+        self.obs_size = length
+        super().__init__(length, terminates)
+
+    def observe(self) -> Any:
+        return np.eye(self.length + 1, self.length, dtype=np.float32)[self.time]
+
+
+class Bandit(Probe):
+    """One step; the reward 1 - (action - best)^2 is largest, 1, at the action `best`."""
+
+    obs_size = 3
+
+    def __init__(self, best: float = 0.5) -> None:
+        super().__init__(1)
+        self.best = best
+
+    def act(self, action: np.ndarray) -> float:
+        return 1.0 - float(action[0] - self.best) ** 2
+
+
+class Delayed(Probe):
+    """The bandit's reward comes one step after the action that earns it."""
+
+    obs_size = 3
+
+    def __init__(self, best: float = 0.5) -> None:
+        super().__init__(2)
+        self.best = best
+        self.first_action = 0.0
+
+    def start(self, seed: int | None) -> None:
+        self.first_action = 0.0
+
+    def act(self, action: np.ndarray) -> float:
+        if self.time == 0:
+            self.first_action = float(action[0])
+            return 0.0
+        return 1.0 - (self.first_action - self.best) ** 2
+
+    def observe(self) -> Any:
+        return np.array([self.time == 1, self.time == 2, self.first_action], np.float32)
+
+
+class Diary(Probe):
+    """Observes (episode, time, reset seed modulo 1009); the reward is the time of the step."""
+
+    obs_size = 3
+    episode = -1
+    seed_mark = 0
+
+    def start(self, seed: int | None) -> None:
+        self.episode += 1
+        self.seed_mark = -1 if seed is None else seed % 1009
+
+    def act(self, action: np.ndarray) -> float:
+        return float(self.time)
+
+    def observe(self) -> Any:
+        return np.array([self.episode, self.time, self.seed_mark], np.float32)
+
+
+class Rewriting(Diary):
+    """A diary that returns one and the same array and writes the next observation into it."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length, terminates=False)
+        self.page = np.zeros(self.obs_size, np.float32)
+
+    def observe(self) -> Any:
+        self.page[:] = super().observe()
+        return self.page
+
+
+class Echo(Probe):
+    """Observes the action that it was given; its bounds are not symmetric."""
+
+    obs_size = 2
+    action_space = spaces.Box(np.float32([-3, 10]), np.float32([1, 30]))
+
+    def __init__(self, length: int = 5) -> None:
+        super().__init__(length, terminates=False)
+        self.last = np.zeros(2, np.float32)
+
+    def start(self, seed: int | None) -> None:
+        self.last = np.zeros(2, np.float32)
+
+    def act(self, action: np.ndarray) -> float:
+        self.last = np.array(action, np.float32)
+        return 0.0
+
+    def observe(self) -> Any:
+        return self.last
+
+
+class Report(Probe):
+    """Observes the process it runs in: its id, whether jax is imported, its BLAS threads."""
+
+    obs_size = 3
+
+    def observe(self) -> Any:
+        threads = max(pool["num_threads"] for pool in threadpool_info())
+        return np.array([os.getpid(), "jax" in sys.modules, threads], np.float32)
+
+
+class Point(Probe):
+    """Reach the origin: the action moves a point, each step costs its distance.
+
+    The best policy needs at most 7 steps from anywhere and then pays nothing.
+    """
+
+    obs_size = 2
+    action_space = box(2, 1.0)
+    step_size = 0.2
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
+
+    def __init__(self, length: int = 30, render_mode: str | None = None) -> None:
+        super().__init__(length, terminates=False)
+        self.render_mode = render_mode
+        self.position = np.zeros(2)
+
+    def start(self, seed: int | None) -> None:
+        self.position = self.np_random.uniform(-1, 1, 2)
+
+    def act(self, action: np.ndarray) -> float:
+        self.position = np.clip(self.position + self.step_size * action, -1.5, 1.5)
+        return -float(np.linalg.norm(self.position))
+
+    def observe(self) -> Any:
+        return self.position.astype(np.float32)
+
+    def render(self) -> Any:
+        picture = np.full((64, 64, 3), 255, np.uint8)
+        row, column = (32 + self.position * 20).astype(int)
+        picture[row - 2 : row + 3, column - 2 : column + 3] = 0
+        return picture
+
+
+class Faulty(Diary):
+    """At step `at` of its life, counted from 1, something is wrong with `fault`."""
+
+    steps = 0
+
+    def __init__(self, fault: str = "obs", at: int = 5, value: float = np.nan) -> None:
+        super().__init__(length=3, terminates=False)
+        self.fault, self.at, self.value = fault, at, value
+
+    def _faulty(self, fault: str) -> bool:
+        return self.fault == fault and self.steps == self.at
+
+    def start(self, seed: int | None) -> None:
+        super().start(seed)
+        if self._faulty("reset raises"):
+            raise RuntimeError("the start button is stuck")
+
+    def act(self, action: np.ndarray) -> float:
+        self.steps += 1
+        if self._faulty("hang"):
+            time.sleep(1000)
+        if self._faulty("exit"):
+            os._exit(7)
+        if self._faulty("raise"):
+            raise RuntimeError("the left wheel came off")
+        if not np.all(np.isfinite(action)):
+            raise RuntimeError("the motors cannot take that")
+        return self.value if self._faulty("reward") else 1.0
+
+    def observe(self) -> Any:
+        obs = super().observe()
+        if self._faulty("obs"):
+            obs[1] = self.value
+        if self._faulty("shape"):
+            return obs[:1]
+        return obs
+
+
+class Misfit(Probe):
+    """Has the spaces, and returns the values, that it was given."""
+
+    def __init__(self, obs_space: Any, action_space: Any, obs: Any, step: Any = None) -> None:
+        super().__init__()
+        self.observation_space, self.action_space = obs_space, action_space
+        self.obs, self.step_result = obs, step
+
+    def observe(self) -> Any:
+        return self.obs
+
+    def step(self, action: Any) -> Any:
+        return super().step(action) if self.step_result is None else self.step_result
+
+
+def make_forever(length: int = 5, terminates: bool = False) -> Probe:
+    return Forever(length, terminates)
+
+
+def make_countdown(length: int = 3, terminates: bool = True) -> Probe:
+    return Countdown(length, terminates)
+
+
+def make_bandit(best: float = 0.5) -> Probe:
+    return Bandit(best)
+
+
+def make_delayed(best: float = 0.5) -> Probe:
+    return Delayed(best)
+
+
+def make_diary(length: int = 4, terminates: bool = False) -> Probe:
+    return Diary(length, terminates)
+
+
+def make_endless_diary() -> Probe:
+    """Without any end of its own."""
+    return Diary(10**9)
+
+
+def make_rewriting(length: int = 4) -> Probe:
+    return Rewriting(length)
+
+
+def make_echo(length: int = 5) -> Probe:
+    return Echo(length)
+
+
+def make_report() -> Probe:
+    return Report(4)
+
+
+def make_point(length: int = 30, render_mode: str | None = None) -> Probe:
+    return Point(length, render_mode)
+
+
+def make_faulty(fault: str = "obs", at: int = 5, value: float = np.nan) -> Probe:
+    return Faulty(fault, at, float(value))
+
+
+def make_four_values() -> Probe:
+    """The step of the old gym."""
+    return Misfit(box(1), box(1, 1.0), np.zeros(1), (np.zeros(1), 0.0, False, {}))
+
+
+def make_old_reset() -> Probe:
+    """The reset of the old gym."""
+
+    class OldReset(Forever):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return np.zeros(3)
+
+    return OldReset(5)
+
+
+def make_dict_obs() -> Probe:
+    return Misfit(spaces.Dict({"place": box(1)}), box(1, 1.0), {"place": np.zeros(1)})
+
+
+def make_image_obs() -> Probe:
+    image = np.zeros((8, 8, 3), np.uint8)
+    return Misfit(spaces.Box(0, 255, image.shape, np.uint8), box(1, 1.0), image)
+
+
+def make_discrete_action() -> Probe:
+    return Misfit(box(1), spaces.Discrete(3), np.zeros(1))
+
+
+def make_integer_action() -> Probe:
+    return Misfit(box(1), spaces.Box(0, 9, (1,), np.int64), np.zeros(1))
+
+
+def make_matrix_action() -> Probe:
+    return Misfit(box(1), spaces.Box(-1, 1, (2, 2)), np.zeros(1))
+
+
+def make_unbounded_action() -> Probe:
+    return Misfit(box(1), box(1), np.zeros(1))
+
+
+def make_half_bounded_action() -> Probe:
+    return Misfit(box(1), spaces.Box(0, np.inf, (1,)), np.zeros(1))
+
+
+def make_huge_action() -> Probe:
+    return Misfit(box(1), box(1, float(np.finfo(np.float32).max)), np.zeros(1))
+
+
+def make_empty_action() -> Probe:
+    return Misfit(box(1), spaces.Box(1, 1, (1,)), np.zeros(1))
+
+
+def make_wrong_shape() -> Probe:
+    return Misfit(box(3), box(1, 1.0), np.zeros(2))
+
+
+def make_vector_reward() -> Probe:
+    return Misfit(box(1), box(1, 1.0), np.zeros(1), (np.zeros(1), np.ones(3), False, False, {}))
+
+
+def make_broken() -> Probe:
+    raise RuntimeError("the cable\nis loose")
+
+
+def make_no_env() -> Any:
+    return "not an environment"
+
+
+UNSUPPORTED = {
+    "make_four_values": "must return 5 values",
+    "make_old_reset": "must return (observation, info)",
+    "make_dict_obs": "only a 1-D Box is supported",
+    "make_image_obs": "only a 1-D Box is supported",
+    "make_discrete_action": "only a 1-D Box is supported",
+    "make_matrix_action": "only a 1-D Box is supported",
+    "make_integer_action": "floats are needed",
+    "make_unbounded_action": "unbounded actions",
+    "make_half_bounded_action": "unbounded actions",
+    "make_empty_action": "empty range of actions",
+    "make_wrong_shape": "observation of shape (2,) where its space says (3,)",
+    "make_vector_reward": "reward of shape (3,), not a number",
+    "make_broken": "could not be made: RuntimeError: the cable is loose",
+    "make_no_env": "made a str, not a gymnasium.Env",
+}

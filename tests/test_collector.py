@@ -1,0 +1,186 @@
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lfiw.collector import Collector, Evaluator
+from lfiw.env_config import EnvConfig
+from lfiw.errors import InputError
+from lfiw.rollout import EnvRunner, Episode
+from lfiw.worker import ProcessWorker, WorkerError
+
+RNG = np.random.default_rng(0)
+POINT = EnvConfig("environments:make_point", {"length": 7})
+SEEDS = (4, 0, 9)
+
+
+def random_policy(outputs: int = 4, obs_size: int = 2) -> dict[str, np.ndarray]:
+    """Wide enough for BLAS to use threads, if it may."""
+    sizes = (obs_size, 300, 300, outputs)
+    return {
+        f"gaussian.{index}.{name}": RNG.standard_normal(shape, np.float32) / np.sqrt(sizes[index])
+        for index in range(3)
+        for name, shape in (
+            ("weight", (sizes[index], sizes[index + 1])),
+            ("bias", (sizes[index + 1],)),
+        )
+    }
+
+
+POLICIES = [random_policy() for _ in SEEDS]
+
+
+def collect_twice(num_workers: int) -> tuple[np.ndarray, list[list[Episode]]]:
+    """A random phase, then one with policies."""
+    collector = Collector(POINT, SEEDS, num_workers)
+    try:
+        first, _ = collector.collect([None] * len(SEEDS), 5)
+        second, episodes = collector.collect(POLICIES, 20)
+    finally:
+        collector.close()
+    return np.concatenate([first, second], axis=1), episodes
+
+
+@pytest.fixture(scope="module")
+def alone() -> tuple[np.ndarray, list[list[Episode]]]:
+    """Each run by itself, without a collector."""
+    rows, episodes = [], []
+    for seed, policy in zip(SEEDS, POLICIES, strict=True):
+        collector = Collector(POINT, [seed], 1)
+        first, _ = collector.collect([None], 5)
+        second, ended = collector.collect([policy], 20)
+        collector.close()
+        rows.append(np.concatenate([first, second], axis=1)[0])
+        episodes.append(ended[0])
+    return np.stack(rows), episodes
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2, 3, 8])
+def test_rows_do_not_depend_on_the_number_of_workers(num_workers: int, alone: Any) -> None:
+    rows, episodes = collect_twice(num_workers)
+    assert rows.shape == (3, 25, 2 * 2 + 2 + 2)
+    np.testing.assert_array_equal(rows, alone[0])
+    assert episodes == alone[1]
+    assert [len(ended) for ended in episodes] == [3, 3, 3]
+
+
+def test_runs_differ(alone: Any) -> None:
+    rows, _ = alone
+    assert not np.array_equal(rows[0], rows[1])
+    assert not np.array_equal(rows[1], rows[2])
+
+
+def test_runs_are_spread_over_the_workers() -> None:
+    collector = Collector(EnvConfig("environments:make_report"), range(5), 2)
+    rows, _ = collector.collect([None] * 5, 1)
+    collector.close()
+    pids = rows[:, 0, 0]
+    assert len(set(pids)) == 2
+    assert pids[0] == pids[2] == pids[4] != pids[1] == pids[3]
+    assert os.getpid() not in pids
+
+
+def test_no_more_workers_than_runs() -> None:
+    collector = Collector(POINT, [0], 4)
+    assert len(collector.workers) == 1
+    collector.close()
+
+
+def test_no_workers_means_this_process() -> None:
+    collector = Collector(EnvConfig("environments:make_report"), range(2), 0)
+    rows, _ = collector.collect([None] * 2, 1)
+    collector.close()
+    assert set(rows[:, 0, 0]) == {os.getpid()}
+
+
+def test_sick_environment_is_named() -> None:
+    config = EnvConfig("environments:make_faulty", {"fault": "reward", "at": 3})
+    collector = Collector(config, range(2), 2)
+    with pytest.raises(InputError, match="non-finite reward at environment step 3"):
+        collector.collect([None] * 2, 4)
+    collector.close()
+
+
+def test_killed_worker_is_an_error() -> None:
+    collector = Collector(POINT, range(2), 2)
+    victim = collector.workers[1]
+    assert isinstance(victim, ProcessWorker)
+    victim._process.kill()
+    with pytest.raises(WorkerError, match="exit code -9"):
+        collector.collect([None] * 2, 4)
+    collector.close()
+
+
+def child_processes() -> set[int]:
+    """Those that run, without the dead that nobody has waited for."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = stat.read_text().rsplit(")", 1)[1].split()[:2]
+            if int(parent) == os.getpid() and state != "Z":
+                found.add(int(stat.parent.name))
+    return found
+
+
+def test_failed_start_leaves_no_worker() -> None:
+    before = child_processes()
+    with pytest.raises(InputError) as raised:
+        Collector(EnvConfig("environments:make_broken"), range(2), 2)
+    assert "the cable is loose" in str(raised.value)  # held, as a notebook holds the last error
+    assert child_processes() == before
+
+
+def test_close_ends_the_workers() -> None:
+    collector = Collector(POINT, range(2), 2)
+    processes = [worker._process for worker in collector.workers]  # type: ignore[union-attr]
+    assert [process.poll() for process in processes] == [None, None]
+    collector.close()
+    assert [process.poll() for process in processes] == [0, 0]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_evaluation_does_not_depend_on_the_number_of_workers(num_workers: int) -> None:
+    evaluator = Evaluator(POINT, num_workers)
+    try:
+        futures = [evaluator.submit(policy, [1, 2]) for policy in POLICIES]
+        results = [future.result() for future in futures]
+    finally:
+        evaluator.close()
+    assert all(episode.length == 7 for episodes in results for episode in episodes)
+    runner = EnvRunner(POINT, seed=0)
+    for policy, episodes in zip(POLICIES, results, strict=True):
+        obs, _ = runner.env.reset(seed=2)
+        total = 0.0
+        for _ in range(7):
+            x = obs
+            for index in range(2):
+                x = np.maximum(
+                    x @ policy[f"gaussian.{index}.weight"] + policy[f"gaussian.{index}.bias"], 0
+                )
+            outputs = x @ policy["gaussian.2.weight"] + policy["gaussian.2.bias"]
+            obs, reward, *_ = runner.env.step(np.tanh(outputs[:2]))
+            total += reward
+        assert episodes[1].total_reward == pytest.approx(total, rel=1e-4)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_failed_evaluation_is_reported(num_workers: int) -> None:
+    """In this process the exception comes at once, else with the result."""
+    evaluator = Evaluator(EnvConfig("environments:make_faulty", {"fault": "raise"}), num_workers)
+    try:
+        with pytest.raises(RuntimeError, match="the left wheel came off"):
+            evaluator.submit(random_policy(2, 3), range(9)).result()
+    finally:
+        evaluator.close()
+
+
+def test_failed_evaluation_leaves_no_worker() -> None:
+    before = child_processes()
+    evaluator = Evaluator(EnvConfig("environments:make_faulty", {"fault": "raise"}), 1)
+    future = evaluator.submit(random_policy(2, 3), range(9))
+    assert future.exception() is not None
+    evaluator.close()
+    assert child_processes() == before

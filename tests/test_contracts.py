@@ -1,0 +1,316 @@
+"""What every agent and every replay strategy keeps to, found through the registries."""
+
+import json
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from programs import (
+    BATCH,
+    MIDWAY,
+    SPEC,
+    Program,
+    active,
+    as_arrays,
+    draw_sample,
+    make_context,
+    program,
+    quick_jit,
+    random_rows,
+    same_bits,
+    train_config,
+    update_agent,
+)
+
+from lfiw.agents import AGENTS, make_agent
+from lfiw.agents.sac import SacConfig, SacState, sample_action
+from lfiw.agents.td3 import Td3Config, Td3State, act
+from lfiw.config import PRESETS, config_from_json, config_to_json, make_config
+from lfiw.learner import program_key, traced_settings
+from lfiw.networks import apply_mlp
+from lfiw.policy import NumpyPolicy
+from lfiw.replay import REPLAYS, Replay, make_replay
+from lfiw.replay.ere import EreConfig
+from lfiw.replay.lfiw import LfiwConfig
+from lfiw.replay.per import PerConfig
+from lfiw.replay.uniform import UniformConfig
+from lfiw.settings import override
+from lfiw.types import Sample, unpack_rows
+
+KEY = jax.random.key(0)
+CAPACITY = 64
+
+
+def label(value: Any) -> str:
+    return getattr(value, "name", str(value))
+
+
+def signature(tree: Any) -> Any:
+    """Structure, shapes and types: what a scan demands of its carry."""
+    return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), tree)
+
+
+def unit_batch() -> Sample:
+    ones = jnp.ones(BATCH)
+    batch = unpack_rows(jnp.asarray(random_rows(0, BATCH)), SPEC)
+    return Sample(batch, jnp.arange(BATCH), ones, ones)
+
+
+class AgentCase:
+    """An agent with its functions compiled."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self.config = kind(hidden_sizes=(8, 8))
+        self.agent = agent = make_agent(self.config, SPEC, BATCH)
+        self.init = quick_jit(agent.init)
+        self.update = quick_jit(
+            lambda state, key: update_agent(agent, state, unit_batch(), key, agent.period - 1)
+        )
+
+
+@pytest.fixture(scope="module", params=AGENTS, ids=label)
+def case(request: pytest.FixtureRequest) -> AgentCase:
+    return AgentCase(request.param)
+
+
+def test_agents_state_is_a_scan_carry(case: AgentCase) -> None:
+    agent = case.agent
+    state = jax.eval_shape(agent.init, KEY)
+    for turn in range(agent.period):
+        update = partial(agent.update, turn=turn)
+        noise = jax.eval_shape(agent.draw, KEY)
+        new_state, td_errors, trace = jax.eval_shape(update, state, unit_batch(), noise)
+        assert signature(new_state) == signature(state)
+        assert (td_errors.shape, td_errors.dtype) == ((2, BATCH), jnp.float32)
+        assert {leaf.dtype for leaf in trace.values()} == {np.dtype(np.float32)}
+        metrics = jax.eval_shape(agent.metrics, trace)
+        assert metrics and all(metric.shape == () for metric in metrics.values())
+
+
+def test_agents_differ_by_key(case: AgentCase) -> None:
+    one, other = (case.agent.policy(case.init(jax.random.key(seed))) for seed in (1, 2))
+    assert same_bits(one, case.agent.policy(case.init(jax.random.key(1))))
+    for name in one.keys() - {"exploration_noise"}:
+        assert np.all(np.asarray(one[name]) != np.asarray(other[name]))
+
+
+def test_agents_update_is_a_function_of_its_noise(case: AgentCase) -> None:
+    state = case.init(KEY)
+    first = case.update(state, jax.random.key(1))
+    assert same_bits(first, case.update(state, jax.random.key(1)))
+    assert not same_bits(first[1], case.update(state, jax.random.key(2))[1])
+
+
+def gaussian_policy(config: SacConfig, state: SacState, obs: Array, noise: Array | None) -> Array:
+    if noise is None:
+        return jnp.tanh(jnp.split(apply_mlp(state.actor, obs), 2, axis=-1)[0])
+    return sample_action(state.actor, obs, noise)[0]
+
+
+def noisy_policy(config: Td3Config, state: Td3State, obs: Array, noise: Array | None) -> Array:
+    noise = jnp.zeros(()) if noise is None else noise
+    return jnp.clip(act(state.actor, obs) + config.exploration_noise * noise, -1, 1)
+
+
+# The action for given noise (None: deterministic); a new agent adds its own line.
+JAX_POLICIES: dict[type[Any], Callable[[Any, Any, Any, Any], Array]] = {
+    SacConfig: gaussian_policy,
+    Td3Config: noisy_policy,
+}
+
+
+def test_numpy_policy_equals_the_jax_policy(case: AgentCase) -> None:
+    # Larger weights than the initial ones, so that actions reach their bounds.
+    state = case.init(KEY)
+    state = state._replace(actor=jax.tree.map(lambda leaf: 4 * leaf, state.actor))
+    policy = NumpyPolicy(jax.device_get(case.agent.policy(state)))
+    assert (policy.obs_size, policy.action_size) == (SPEC.obs_size, SPEC.action_size)
+    rng = np.random.default_rng(0)
+    obs = rng.standard_normal((200, SPEC.obs_size), np.float32)
+    noise = 3 * rng.standard_normal((200, SPEC.action_size), np.float32)
+    deterministic, exploring = policy.act(obs), policy.act(obs, noise)
+    in_jax = partial(JAX_POLICIES[type(case.config)], case.config, state, obs)
+    np.testing.assert_allclose(deterministic, in_jax(None), atol=1e-5)
+    np.testing.assert_allclose(exploring, in_jax(noise), atol=1e-5)
+    assert np.max(np.abs(exploring - deterministic)) > 0.1
+    assert np.max(np.abs(exploring)) <= 1
+    np.testing.assert_allclose(policy.act(obs[0]), deterministic[0], atol=1e-6)
+
+
+class Strategy:
+    """A strategy with its sample compiled."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self.replay: Replay = make_replay(config, make_context(capacity=CAPACITY))
+        self.sample = quick_jit(lambda state, key: draw_sample(self.replay, state, key, MIDWAY))
+        self.add = quick_jit(self.replay.add)
+
+    def filled(self, count: int) -> Any:
+        state = quick_jit(self.replay.init)(KEY)
+        for start in range(0, count, 10):
+            state = self.add(state, random_rows(0, count)[start : start + 10])
+        return state
+
+
+@cache
+def strategy(config: Any) -> Strategy:
+    return Strategy(config)
+
+
+STRATEGIES = [active(kind) for kind in REPLAYS] + [active(LfiwConfig, sampling="uniform")]
+strategies = pytest.mark.parametrize("config", STRATEGIES, ids=label)
+
+
+@strategies
+def test_strategys_state_is_a_scan_carry(config: Any) -> None:
+    replay = make_replay(config, make_context(capacity=CAPACITY))
+    state = jax.eval_shape(replay.init, KEY)
+    added = jax.eval_shape(replay.add, state, jnp.asarray(random_rows(0, 5)))
+    assert signature(added) == signature(state)
+    sampled, sample, trace = jax.eval_shape(
+        lambda state: replay.sample(state, replay.draw(KEY), MIDWAY), state
+    )
+    assert signature(sampled) == signature(state)
+    expected = jax.eval_shape(unit_batch)
+    assert signature(sample) == signature(expected)
+    fed = jax.eval_shape(replay.feedback, state, sample, jnp.ones((2, BATCH)))
+    assert signature(fed) == signature(state)
+    assert {leaf.dtype for leaf in trace.values()} <= {np.dtype(np.float32)}
+    jax.eval_shape(replay.metrics, trace)
+    assert replay.ring(state).rows.shape == (CAPACITY, SPEC.row_size)
+
+
+@strategies
+@pytest.mark.parametrize("count", [20, 90], ids=["filling", "wrapped"])
+def test_samples_are_sound(config: Any, count: int) -> None:
+    case = strategy(config)
+    state = case.filled(count)
+    ring = case.replay.ring(state)
+    assert ring.size == min(count, CAPACITY)
+    errors = np.logspace(-6, 6, 2 * BATCH).reshape(2, BATCH)
+    for number in range(5):
+        state, sample, _ = case.sample(state, jax.random.key(number))
+        for weights in (sample.weights, sample.policy_weights):
+            assert np.all(np.isfinite(weights)) and np.all(np.asarray(weights) >= 0)
+            assert np.sum(weights) > 0
+        slots = np.asarray(sample.slots)
+        assert np.all((slots >= 0) & (slots < ring.size))
+        stored = unpack_rows(ring.rows[slots], SPEC)
+        jax.tree.map(np.testing.assert_array_equal, sample.batch, stored)
+        state = case.replay.feedback(state, sample, jnp.asarray(errors, jnp.float32))
+    jax.tree.map(np.testing.assert_array_equal, case.replay.ring(state), ring)
+
+
+@strategies
+def test_sampling_is_a_pure_function(config: Any) -> None:
+    case = strategy(config)
+    state = case.filled(60)
+    first, again = (case.sample(state, jax.random.key(1)) for _ in range(2))
+    assert same_bits(first, again)
+    _, other, _ = case.sample(state, jax.random.key(2))
+    assert np.mean(np.asarray(other.slots) != np.asarray(first[1].slots)) > 0.5
+
+
+@strategies
+def test_weights_carry_no_gradient(config: Any) -> None:
+    case = strategy(config)
+    state = case.filled(60)
+
+    def total(state: Any) -> Array:
+        _, sample, _ = case.replay.sample(state, case.replay.draw(KEY), MIDWAY)
+        numbers = jnp.arange(BATCH) ** 2.0
+        return jnp.sum(numbers * sample.weights) + jnp.sum(numbers * sample.policy_weights)
+
+    gradient = quick_jit(jax.grad(total, allow_int=True))(state)
+    networks = jax.tree.leaves(case.replay.networks(gradient))
+    for array in [case.replay.ring(gradient).rows, *networks]:
+        np.testing.assert_array_equal(array, 0.0)
+
+
+def test_names_are_unique() -> None:
+    for registry in (AGENTS, REPLAYS):
+        names = [kind.name for kind in registry]
+        assert len(set(names)) == len(names)
+        assert all(name == name.lower() and name.isalnum() for name in names)
+
+
+@pytest.mark.parametrize("kind", [*AGENTS, *REPLAYS], ids=label)
+def test_every_entry_has_a_paper_preset(kind: type[Any]) -> None:
+    assert type(kind.paper()) is kind
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("replay", [kind.name for kind in REPLAYS])
+@pytest.mark.parametrize("agent", [kind.name for kind in AGENTS])
+def test_configs_survive_json(agent: str, replay: str, preset: str) -> None:
+    config = make_config("Hopper-v5", agent, replay, preset, seeds=(3, 5), batch_size=32)
+    for name, value in traced_settings(config).items():
+        config = override(config, name, value / 2 if isinstance(value, float) else value + 1)
+    stored = json.loads(json.dumps(config_to_json(config)))
+    restored = config_from_json(stored)
+    assert restored == config
+    assert program_key(restored) == program_key(config)
+
+
+PAIRS = [(kind, UniformConfig) for kind in AGENTS] + [
+    (SacConfig, kind) for kind in REPLAYS if kind is not UniformConfig
+]
+
+
+def traced_names() -> list[tuple[type[Any], type[Any], str]]:
+    """Every traced setting of an agent, over uniform; and of a strategy, under one agent."""
+    found = []
+    for agent, replay in PAIRS:
+        part = "agent." if replay is UniformConfig else "replay."
+        settings = traced_settings(train_config(active(agent), active(replay)))
+        found += [(agent, replay, name) for name in settings if name.startswith(part)]
+    return found + [(SacConfig, kind, "schedule_env_steps") for kind in (PerConfig, EreConfig)]
+
+
+def outcome(case: Program, changes: dict[str, float]) -> Any:
+    """All that a run makes of its settings: initial state, learned state, policy."""
+    scalars = as_arrays(traced_settings(case.config) | changes)
+    state, _ = case.run(changes)
+    state, _ = case.run(changes, state, updates=4)  # by now priorities differ
+    return case.init(scalars, jnp.uint32(0)), state, case.learner.policy(state, scalars)
+
+
+@cache
+def usual_outcome(agent: Any, replay: Any) -> Any:
+    return outcome(program(agent, replay), {})
+
+
+@pytest.mark.parametrize(("agent", "replay", "name"), traced_names(), ids=label)
+def test_one_program_serves_every_value(agent: type[Any], replay: type[Any], name: str) -> None:
+    case = program(active(agent), active(replay))
+    value = traced_settings(case.config)[name]
+    other = value / 2 if isinstance(value, float) else value + 10**6
+    assert program_key(override(case.config, name, other)) == program_key(case.config)
+    assert not same_bits(outcome(case, {name: other}), usual_outcome(active(agent), active(replay)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_size", 8),
+        ("buffer_size", 100),
+        ("agent.hidden_sizes", (4,)),
+        ("replay.transform", "power"),
+        ("replay.clip_ratio", True),
+        ("updates_per_call", 2),
+    ],
+)
+def test_other_settings_need_a_program_of_their_own(name: str, value: Any) -> None:
+    config = train_config(active(SacConfig), active(LfiwConfig))
+    assert program_key(override(config, name, value)) != program_key(config)
+
+
+def test_seeds_share_a_program() -> None:
+    config = train_config(active(SacConfig), active(LfiwConfig))
+    assert program_key(override(config, "seeds", (1, 2))) == program_key(config)

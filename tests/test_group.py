@@ -1,0 +1,163 @@
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from programs import BATCH, SPEC, active, bits, random_rows, same_bits, train_config
+
+import lfiw.group
+from lfiw.agents.sac import SacConfig
+from lfiw.config import TrainConfig
+from lfiw.group import Group, Shard, place_runs
+from lfiw.learner import traced_settings
+from lfiw.policy import NumpyPolicy
+from lfiw.replay.lfiw import LfiwConfig
+
+SEEDS = (0, 3, 7)
+TEMPERATURES = (5.0, 0.5, 20.0)
+ROWS = np.stack([random_rows(seed, 300) for seed in SEEDS])
+
+
+def fake_devices(platform: str, count: int) -> Any:
+    return [SimpleNamespace(platform=platform, id=number) for number in range(count)]
+
+
+def make_config(seeds: tuple[int, ...], temperature: float = 5.0) -> TrainConfig:
+    replay = active(LfiwConfig, temperature=temperature)
+    return train_config(active(SacConfig), replay, seeds=seeds)
+
+
+def train(group: Group, rows: np.ndarray) -> list[Any]:
+    """Two phases of one call each; the metrics of the second."""
+    group.add(rows[:, :200])
+    group.learn(env_steps=200, updates=0)
+    group.add(rows[:, 200:])
+    return group.split(group.learn(env_steps=300, updates=4))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(lfiw.group.CPU_OPTIONS, "xla_backend_optimization_level", 0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def scalars() -> list[dict[str, float]]:
+    """Each run has a temperature of its own."""
+    settings = traced_settings(make_config(SEEDS))
+    return [settings | {"replay.temperature": value} for value in TEMPERATURES]
+
+
+@pytest.fixture(scope="module")
+def together(scalars: list[dict[str, float]]) -> tuple[Group, list[Any]]:
+    group = Group(make_config(SEEDS), SPEC, jax.devices("cpu")[:1], scalars)
+    return group, train(group, ROWS)
+
+
+@pytest.fixture(scope="module")
+def alone() -> tuple[Group, list[Any]]:
+    """Seed 3 with its temperature as a setting."""
+    group = Group(make_config(SEEDS[1:2], TEMPERATURES[1]), SPEC, jax.devices("cpu")[:1])
+    return group, train(group, ROWS[1:2])
+
+
+@pytest.fixture(scope="module")
+def batched(scalars: list[dict[str, float]]) -> tuple[Group, list[Any]]:
+    """The runs as one batch, as on a GPU."""
+    cpu = jax.devices("cpu")[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lfiw.group, "place_runs", lambda *_: [Shard(cpu, slice(0, 3))])
+        patch.setattr(lfiw.group, "GPU_OPTIONS", lfiw.group.CPU_OPTIONS)
+        group = Group(make_config(SEEDS), SPEC, fake_devices("gpu", 1), scalars)
+    return group, train(group, ROWS)
+
+
+def test_cpu_devices_take_runs_in_turn() -> None:
+    devices = fake_devices("cpu", 2)
+    shards = place_runs(5, devices)
+    assert [shard.device.id for shard in shards] == [0, 1, 0, 1, 0]
+    assert [shard.runs for shard in shards] == [slice(run, run + 1) for run in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("num_runs", "num_devices", "bounds"),
+    [
+        (5, 1, [(0, 5)]),
+        (6, 2, [(0, 3), (3, 6)]),
+        (5, 2, [(0, 2), (2, 5)]),
+        (2, 4, [(0, 1), (1, 2)]),  # no device without a run
+    ],
+)
+def test_other_devices_take_equal_parts(
+    num_runs: int, num_devices: int, bounds: list[tuple[int, int]]
+) -> None:
+    shards = place_runs(num_runs, fake_devices("gpu", num_devices))
+    assert [(shard.runs.start, shard.runs.stop) for shard in shards] == bounds
+    assert [shard.device.id for shard in shards] == list(range(len(bounds)))
+
+
+def test_a_run_in_a_group_equals_the_run_alone(together: Any, alone: Any) -> None:
+    (group, metrics), (single, single_metrics) = together, alone
+    assert same_bits(group.states[1], single.states[0])
+    assert same_bits(metrics[1], single_metrics[0])
+    assert same_bits(group.policies()[1], single.policies()[0])
+    assert same_bits(group.snapshots()[1], single.snapshots()[0])
+
+
+def test_runs_differ(together: Any) -> None:
+    group, metrics = together
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert not same_bits(group.states[one].agent, group.states[other].agent)
+        assert not same_bits(metrics[one], metrics[other])
+        assert not same_bits(group.policies()[one], group.policies()[other])
+
+
+def test_a_batch_of_runs_agrees_with_each_alone(together: Any, batched: Any) -> None:
+    (group, metrics), (batch, batch_metrics) = together, batched
+    (stacked,) = batch.states
+    for run in range(len(SEEDS)):
+        found = [array[run] for array in bits(stacked)]
+        for one, other in zip(found, bits(group.states[run]), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+        for name, value in metrics[run].items():
+            np.testing.assert_allclose(
+                batch_metrics[run][name], value, rtol=1e-3, atol=1e-5, err_msg=name
+            )
+
+
+def test_a_batch_is_handed_out_by_run(together: Any, batched: Any) -> None:
+    group, batch = together[0], batched[0]
+    for found, expected in (
+        (batch.policies(), group.policies()),
+        (batch.snapshots(), group.snapshots()),
+    ):
+        assert len(found) == len(SEEDS)
+        for one, other in zip(found, expected, strict=True):
+            assert one.keys() == other.keys()
+            for name in one:
+                np.testing.assert_allclose(one[name], other[name], rtol=1e-3, atol=1e-5)
+    obs = np.zeros((1, SPEC.obs_size), np.float32)
+    assert NumpyPolicy(batch.policies()[2]).act(obs).shape == (1, SPEC.action_size)
+
+
+@pytest.mark.parametrize("kind", ["together", "batched"])
+def test_no_two_runs_share_their_draws(kind: str, request: pytest.FixtureRequest) -> None:
+    group: Group = request.getfixturevalue(kind)[0]
+    leaves = [np.atleast_2d(state.replay.base.tree[-1])[:, :200] for state in group.states]
+    # In the first phase's slots a priority other than the initial one marks a draw.
+    drawn = [set(np.flatnonzero(row != 1)) for row in np.concatenate(leaves)]
+    assert len(drawn) == len(SEEDS)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert 3 * BATCH < len(drawn[one]) <= 8 * BATCH
+        # With the same draws nearly all would be shared; by chance it is under one half.
+        assert len(drawn[one] & drawn[other]) < 0.7 * len(drawn[one])
+
+
+def test_runs_keep_their_own_rows(together: Any, batched: Any) -> None:
+    (stacked,) = batched[0].states
+    for run, state in enumerate(together[0].states):
+        np.testing.assert_array_equal(state.replay.base.ring.rows[:300], ROWS[run])
+        np.testing.assert_array_equal(stacked.replay.base.ring.rows[run, :300], ROWS[run])

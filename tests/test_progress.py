@@ -1,0 +1,83 @@
+import io
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+from lfiw.progress import duration, latest_return, live_table, show_progress
+from lfiw.trainer import Progress
+
+
+def training(**changes: object) -> Progress:
+    progress = Progress("sac-lfiw", total_env_steps=2000, num_runs=2)
+    for name, value in changes.items():
+        setattr(progress, name, value)
+    return progress
+
+
+def evaluate(progress: Progress, env_steps: int, *returns: float) -> None:
+    for seed, value in enumerate(returns):
+        row = {"kind": "eval", "seed": seed, "env_steps": env_steps, "return_mean": value}
+        progress.on_eval(row)
+
+
+def turns(count: int, *actions: Callable[[], None]) -> Callable[[], bool]:
+    """Says yes `count` times, doing something each time."""
+    todo = list(actions)
+    left = iter(range(count))
+
+    def running() -> bool:
+        if todo:
+            todo.pop(0)()
+        return next(left, None) is not None
+
+    return running
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59.9, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (3720, "1 h 02 min")],
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_latest_return() -> None:
+    progress = training()
+    assert latest_return(progress) == "-"
+    evaluate(progress, 500, 1000.0)
+    assert latest_return(progress) == "1,000"
+    evaluate(progress, 1000, 1000.0, 3000.0)
+    assert latest_return(progress) == "2,000 ± 1,000"
+
+
+def test_plain_lines_where_there_is_no_terminal() -> None:
+    """One line when all seeds have had an evaluation, and none twice."""
+    progress = training()
+    out = io.StringIO()
+    running = turns(
+        3,
+        lambda: evaluate(progress, 1000, 1.0),
+        lambda: evaluate(progress, 1000, 1.0, 3.0),
+        lambda: None,
+        lambda: evaluate(progress, 2000, 5.0, 5.0),
+    )
+    show_progress("Ant-v5", [progress], running, Console(file=out))
+    assert out.getvalue().splitlines() == [
+        "sac-lfiw: 1,000 of 2,000 steps, return 2 ± 1",
+        "sac-lfiw: 2,000 of 2,000 steps, return 5 ± 0",
+    ]
+
+
+def test_live_table_on_a_terminal() -> None:
+    progress = training(env_steps=1500, updates=500, state="training")
+    evaluate(progress, 1000, 1.0, 3.0)
+    console = Console(width=150, record=True, file=io.StringIO())
+    console.print(live_table("Ant-v5", [progress], 321.0, 75.0))
+    text = console.export_text()
+    for words in ("Ant-v5: 321 steps/s", "1 min 15 s left", "1,500 / 2,000", "2 ± 1", "training"):
+        assert words in text
+    out = io.StringIO()
+    terminal = Console(file=out, force_terminal=True, width=150)
+    show_progress("Ant-v5", [progress], turns(1), terminal)
+    assert "1,500 / 2,000" in out.getvalue()
