@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from lfiw.errors import InputError
@@ -20,10 +21,16 @@ class Curves:
     """Evaluation returns of all seeds of one run folder."""
 
     env: str
+    agent: str
     method: str  # the folder's name: agent, strategy and label
     seeds: tuple[int, ...]
     env_steps: np.ndarray  # [E]
     returns: np.ndarray  # [S, E]
+
+    @property
+    def strategy(self) -> str:
+        """The method without its agent."""
+        return self.method.removeprefix(f"{self.agent}-")
 
     def maximum(self) -> np.ndarray:
         """The paper's number: each seed's best evaluation."""
@@ -56,7 +63,14 @@ def read_curves(run: Path) -> Curves:
     returns = np.array([[values[seed, step] for step in complete] for seed in seeds], float)
     if not complete:
         raise InputError(f"{run} has no evaluation of all its seeds yet.")
-    return Curves(config["env"]["id"], Path(run).name, seeds, np.array(complete), returns)
+    return Curves(
+        env=config["env"]["id"],
+        agent=config["agent"]["name"],
+        method=Path(run).name,
+        seeds=seeds,
+        env_steps=np.array(complete),
+        returns=returns,
+    )
 
 
 def spread(values: np.ndarray) -> str:
@@ -67,7 +81,7 @@ def comparison_table(curves: Sequence[Curves]) -> Table:
     """Maximum, final and area under the curve: mean ± standard deviation over seeds."""
     envs = list(dict.fromkeys(curve.env for curve in curves))
     title = f"{', '.join(envs)}: return, mean ± standard deviation over seeds"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("method", no_wrap=True)
     for heading in ("seeds", "steps", "maximum", "final", "area"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -30,16 +30,20 @@ def check_picture(out: str | Path) -> Path:
 
 
 def plot_curves(curves: Sequence[Curves], out: str | Path) -> Path:
-    """One panel per environment, one line per method: mean and shaded standard deviation."""
+    """One panel per environment and agent, one line per method: mean and shaded standard
+    deviation."""
     path = check_picture(out)
-    envs = list(dict.fromkeys(curve.env for curve in curves))
-    columns = min(len(envs), PANELS_PER_ROW)
-    rows = math.ceil(len(envs) / columns)
+    groups: dict[str, list[Curves]] = {}
+    for curve in curves:
+        groups.setdefault(f"{curve.env}, {curve.agent}", []).append(curve)
+    columns = min(len(groups), PANELS_PER_ROW)
+    rows = math.ceil(len(groups) / columns)
     figure = Figure(figsize=(6.4 * columns, 4.2 * rows), layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False).flat
-    for env, axes in zip(envs, panels, strict=False):
-        _plot_panel(axes, env, [curve for curve in curves if curve.env == env])
-    for axes in list(panels)[len(envs) :]:
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    strategies = list(dict.fromkeys(curve.strategy for curve in curves))
+    for axes, (title, group) in zip(panels, groups.items(), strict=False):
+        _plot_panel(axes, title, group, strategies)
+    for axes in panels[len(groups) :]:
         axes.remove()
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "lfiw"}):
@@ -47,8 +51,11 @@ def plot_curves(curves: Sequence[Curves], out: str | Path) -> Path:
     return path
 
 
-def _plot_panel(axes: Axes, env: str, curves: Sequence[Curves]) -> None:
-    for index, curve in enumerate(curves):
+def _plot_panel(
+    axes: Axes, title: str, curves: Sequence[Curves], strategies: Sequence[str]
+) -> None:
+    for curve in curves:
+        index = strategies.index(curve.strategy)  # the same colour in every panel
         colour = COLOURS[index % len(COLOURS)]
         style = STYLES[index // len(COLOURS) % len(STYLES)]
         mean, deviation = curve.returns.mean(axis=0), curve.returns.std(axis=0)
@@ -58,7 +65,7 @@ def _plot_panel(axes: Axes, env: str, curves: Sequence[Curves]) -> None:
         axes.fill_between(
             curve.env_steps, mean - deviation, mean + deviation, color=colour, alpha=0.18, lw=0
         )
-    axes.set_title(env)
+    axes.set_title(title)
     axes.set_xlabel("environment steps")
     axes.set_ylabel("return, mean and standard deviation over seeds")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))

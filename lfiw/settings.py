@@ -17,7 +17,6 @@ from typing import Any, Literal, get_args, get_origin
 
 from lfiw.errors import InputError, nearest
 
-
 LARGEST_INTEGER = 2**31 - 1  # counts are int32 on the device
 
 

@@ -82,6 +82,7 @@ def run_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "runs" / "Point" / "td3-uniform-with-a-rather-long-label"
     (folder / "policies").mkdir(parents=True)
     config = {"config": {"env": {"id": ENV, "kwargs": {"length": 5}}, "seeds": [0, 4]}}
+    config["config"]["agent"] = {"name": "sac"}
     (folder / "config.json").write_text(json.dumps(config))
     rows = [
         {"kind": "eval", "seed": seed, "env_steps": env_steps, "return_mean": -12345.0 / env_steps}

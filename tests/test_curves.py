@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ from lfiw.errors import InputError
 
 
 def curves(steps: list[int], returns: list[list[float]], env: str = "Ant-v5") -> Curves:
-    return Curves(env, "sac-lfiw", tuple(range(len(returns))), np.array(steps), np.array(returns))
+    return Curves(
+        env, "sac", "sac-lfiw", tuple(range(len(returns))), np.array(steps), np.array(returns)
+    )
 
 
 def write_run(folder: Path, evaluations: list[tuple[int, int, float | None]]) -> Path:
     """A run folder with evaluations (seed, env_steps, return)."""
     folder.mkdir(parents=True, exist_ok=True)
     seeds = sorted({seed for seed, _, _ in evaluations})
-    config = {"config": {"env": {"id": "Ant-v5"}, "seeds": seeds}}
+    config = {"config": {"env": {"id": "Ant-v5"}, "agent": {"name": "sac"}, "seeds": seeds}}
     (folder / "config.json").write_text(json.dumps(config))
     rows: list[dict[str, Any]] = [{"kind": "train", "seed": 0, "env_steps": 5}]
     rows += [
@@ -93,7 +96,7 @@ def test_table_shows_mean_and_spread() -> None:
     """Final returns 1000 and 3000: mean 2000, standard deviation 1000."""
     text = text_of(comparison_table([curves([10, 20], [[0, 1000], [0, 3000]])]))
     (line,) = [line for line in text.splitlines() if "sac-lfiw" in line]
-    cells = [cell.strip() for cell in line.strip("│ ").split("│")]
+    cells = re.split(r"\s{2,}", line.strip())
     area = "1,000 ± 500"
     assert cells == ["sac-lfiw", "2", "20", "2,000 ± 1,000", "2,000 ± 1,000", area]
     assert "Ant-v5" in text

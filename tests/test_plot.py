@@ -12,7 +12,7 @@ from lfiw.plot import COLOURS, check_picture, plot_curves
 def curves(env: str = "Ant-v5", method: str = "sac-lfiw", level: float = 1.0) -> Curves:
     steps = np.arange(1, 11) * 1000
     returns = level * np.stack([np.linspace(0, 100, 10), np.linspace(0, 140, 10)])
-    return Curves(env, method, (0, 1), steps, returns)
+    return Curves(env, method.partition("-")[0], method, (0, 1), steps, returns)
 
 
 def pixels(path: Path) -> np.ndarray:
@@ -61,7 +61,7 @@ def test_text_names_methods_and_environment(tmp_path: Path) -> None:
 
 
 def test_single_evaluation_is_visible(tmp_path: Path) -> None:
-    point = Curves("Ant-v5", "sac-lfiw", (0,), np.array([10]), np.array([[3.0]]))
+    point = Curves("Ant-v5", "sac", "sac-lfiw", (0,), np.array([10]), np.array([[3.0]]))
     assert share_of(pixels(plot_curves([point], tmp_path / "a.png")), COLOURS[0]) > 1e-5
 
 
