@@ -47,6 +47,8 @@ class Train:
     workers: int | None = None
     """Processes that step environments, for each method; 0: in this process (default: one
     per core)."""
+    devices: str | None = None
+    """Devices that train: cpu, gpu, cpu:2 (the first two) or gpu:0,2 (default: all)."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Further settings, such as replay.temperature=2.5 or env.kwargs.NAME=VALUE; `lfiw
     settings` lists them all."""
@@ -56,7 +58,13 @@ class Train:
         from lfiw.curves import comparison_table, read_curves
         from lfiw.training import train_all
 
-        runs = train_all(configs, out=self.out, label=self.label, workers=self.workers)
+        runs = train_all(
+            configs,
+            out=self.out,
+            label=self.label,
+            workers=self.workers,
+            devices=self.devices,
+        )
         console.print(comparison_table([read_curves(run.folder) for run in runs]))
         for run in runs:
             console.print(str(run.folder), soft_wrap=True, highlight=False)

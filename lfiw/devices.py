@@ -1,40 +1,95 @@
-"""Which devices train, and what is recorded of them."""
+"""Which devices train, what memory they have, and what is recorded of them."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
-import platform
-from importlib import metadata
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from lfiw.host import usable_cores
-
-RECORDED_PACKAGES = ("lfiw", "jax", "jaxlib", "numpy", "optax", "gymnasium", "mujoco")
-
-
-def prepare_devices() -> None:
-    """One CPU device per core, so that several runs train at once, each on one thread."""
-    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
-        return
-    with contextlib.suppress(RuntimeError):  # jax has started: use the devices that it has
-        jax.config.update("jax_num_cpu_devices", usable_cores())
+from lfiw.errors import InputError
+from lfiw.host import available_memory, cpu_model, usable_cores
 
 
-def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in RECORDED_PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+def prepare_jax() -> None:
+    """Settings that must stand before jax starts; where it has, its devices are kept."""
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        with contextlib.suppress(RuntimeError):
+            # One device per core: several runs train at once, each on one thread.
+            jax.config.update("jax_num_cpu_devices", usable_cores())
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        jax.config.update("jax_compilation_cache_dir", str(compilation_cache()))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
-def hardware(devices: list[jax.Device]) -> dict[str, Any]:
+def compilation_cache() -> Path:
+    """A folder of this user and this kind of CPU alone: what is in it is executed."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    machine = hashlib.sha256(cpu_model().encode()).hexdigest()[:12]
+    folder = Path(base) / "lfiw" / f"xla-{machine}"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def choose_devices(choice: str | None) -> list[jax.Device]:
+    """All devices of jax's first platform, or those that `--devices` names: `cpu`, `gpu`,
+    `cpu:2` (the first two) or `gpu:0,2` (these)."""
+    if choice is None:
+        return list(jax.devices())
+    platform, colon, part = choice.partition(":")
+    try:
+        found = list(jax.devices(platform))
+    except RuntimeError:
+        raise InputError(
+            f"--devices {choice}: jax sees no {platform!r} here, only {jax.default_backend()}."
+        ) from None
+    if not colon:
+        return found
+    try:
+        numbers = [int(number) for number in part.split(",")]
+        chosen = numbers if platform != "cpu" or len(numbers) > 1 else range(numbers[0])
+        devices = [found[number] for number in chosen if number >= 0]
+    except (ValueError, IndexError):
+        devices = []
+    if not devices:
+        raise InputError(f"--devices {choice}: choose from the {len(found)} devices of {platform}.")
+    return devices
+
+
+def devices_of_groups(num_groups: int, devices: Sequence[jax.Device]) -> list[list[jax.Device]]:
+    """A fixed rule: with at least as many groups as devices each group has one of its own, in
+    turn; with fewer, every group spreads over all. CPU devices are always shared, in turn."""
+    firsts = [group % len(devices) for group in range(num_groups)]
+    shifted = [[*devices[first:], *devices[:first]] for first in firsts]
+    if devices[0].platform == "cpu" or num_groups < len(devices):
+        return shifted
+    return [group[:1] for group in shifted]
+
+
+def check_memory(needed: int, devices: Sequence[jax.Device]) -> str:
+    """A line about the memory that training takes; a refusal where it cannot fit."""
+    available = sum(device_memory(device) for device in devices)
+    if devices[0].platform == "cpu":
+        available = available_memory()
+    where = "memory" if devices[0].platform == "cpu" else "device memory"
+    line = f"{needed / 1e9:.2f} GB of {where} needed, {available / 1e9:.2f} GB available"
+    if needed > available:
+        raise InputError(
+            f"This cannot fit: {line}. Lower buffer_size, the number of seeds or of methods."
+        )
+    return line
+
+
+def device_memory(device: jax.Device) -> int:
+    stats = device.memory_stats() or {}
+    return int(stats.get("bytes_limit", 0)) - int(stats.get("bytes_in_use", 0))
+
+
+def hardware(devices: Sequence[jax.Device]) -> dict[str, Any]:
     return {
         "platform": devices[0].platform,
         "device": devices[0].device_kind,
@@ -43,13 +98,3 @@ def hardware(devices: list[jax.Device]) -> dict[str, Any]:
         "cores": usable_cores(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }
-
-
-def cpu_model() -> str:
-    try:
-        with Path("/proc/cpuinfo").open() as lines:
-            return next(
-                line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
-            )
-    except (OSError, StopIteration):
-        return platform.processor() or "unknown"

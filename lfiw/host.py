@@ -1,7 +1,65 @@
-"""Facts about this machine. No jax here."""
+"""Facts about this machine and what is installed on it. No jax here."""
+
+from __future__ import annotations
 
 import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+RECORDED_PACKAGES = ("lfiw", "jax", "jaxlib", "numpy", "optax", "gymnasium", "mujoco")
 
 
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def available_memory() -> int:
+    """Bytes that this process may still take, within its control group."""
+    limits = [_meminfo_available(), _cgroup_available()]
+    return min((limit for limit in limits if limit is not None), default=2**62)
+
+
+def _meminfo_available() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _cgroup_available() -> int | None:
+    for limit_file, usage_file in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        try:
+            return int(Path(limit_file).read_text()) - int(Path(usage_file).read_text())
+        except (OSError, ValueError):  # no such file, or `max`
+            continue
+    return None
+
+
+def cpu_model() -> str:
+    try:
+        with Path("/proc/cpuinfo").open() as lines:
+            return next(
+                line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+            )
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in RECORDED_PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found

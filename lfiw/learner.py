@@ -51,6 +51,14 @@ def traced_settings(config: TrainConfig) -> dict[str, float]:
     return scalars
 
 
+def state_bytes(config: TrainConfig, spec: EnvSpec) -> int:
+    """Memory of one run on its device; the ring makes nearly all of it."""
+    learner = make_learner(config, spec)
+    scalars = {name: jnp.zeros((), jnp.float32) for name in traced_settings(config)}
+    state = jax.eval_shape(learner.init, scalars, jnp.zeros((), jnp.uint32))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+
+
 def program_key(config: TrainConfig) -> TrainConfig:
     """Equal for configs that share one compiled program: traced settings are blanked."""
     for name in traced_settings(config):

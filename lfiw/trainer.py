@@ -58,8 +58,10 @@ class GroupTrainer:
         scale: ActionScale,
         folder: Path,
         progress: Progress,
+        devices: Sequence[jax.Device],
     ) -> None:
         self.config = config
+        self.devices = devices
         self.spec = spec
         self.folder = folder
         self.progress = progress
@@ -74,7 +76,6 @@ class GroupTrainer:
 
     def run(
         self,
-        devices: Sequence[jax.Device],
         num_workers: int,
         evaluator: Evaluator,
         should_stop: Callable[[], bool],
@@ -83,7 +84,7 @@ class GroupTrainer:
         log = RunLog(self.folder, self.progress.on_eval)
         collector = Collector(config.env, config.seeds, num_workers)
         try:
-            group = Group(config, self.spec, devices)
+            group = Group(config, self.spec, self.devices)
             policies: list[PolicyArrays] = list(group.policies())
             self.progress.state = "training"
             while self.env_steps < config.env_steps:

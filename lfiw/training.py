@@ -9,19 +9,27 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 from rich.console import Console
 
 from lfiw.collector import Evaluator
 from lfiw.config import TrainConfig, check, config_to_json, make_config, warnings
-from lfiw.devices import hardware, prepare_devices, versions
+from lfiw.devices import (
+    check_memory,
+    choose_devices,
+    devices_of_groups,
+    hardware,
+    prepare_jax,
+)
 from lfiw.env_config import EnvConfig
 from lfiw.envs import probe_env
 from lfiw.errors import InputError, RunError
-from lfiw.host import usable_cores
+from lfiw.group import place_runs
+from lfiw.host import usable_cores, versions
+from lfiw.learner import state_bytes
 from lfiw.progress import show_progress
 from lfiw.runlog import Row, read_metrics, run_folder, write_json
 from lfiw.trainer import GroupTrainer, Progress, Stopped
@@ -50,6 +58,7 @@ def train(
     out: str | Path = "runs",
     label: str = "",
     workers: int | None = None,
+    devices: str | None = None,
     quiet: bool = False,
     **settings: Any,
 ) -> Run:
@@ -64,7 +73,8 @@ def train(
         config = env
     else:
         config = make_config(env, agent, replay, preset, **settings)
-    return train_all([config], out=out, label=label, workers=workers, quiet=quiet)[0]
+    runs = train_all([config], out=out, label=label, workers=workers, devices=devices, quiet=quiet)
+    return runs[0]
 
 
 def train_all(
@@ -73,6 +83,7 @@ def train_all(
     out: str | Path = "runs",
     label: str = "",
     workers: int | None = None,
+    devices: str | None = None,
     quiet: bool = False,
 ) -> list[Run]:
     """Train several methods side by side; nothing is written unless all can start."""
@@ -85,22 +96,27 @@ def train_all(
     folders = [run_folder(out, config.env.id, config.method, label) for config in configs]
     _refuse_clashes(folders)
     probed = {id(config): probe_env(config.env) for config in configs}
-    prepare_devices()
-    devices = jax.devices()
-
+    prepare_jax()
+    chosen = choose_devices(devices)
+    needed = sum(
+        len(config.seeds) * state_bytes(config, probed[id(config)][0]) for config in configs
+    )
     console = Console(quiet=quiet, stderr=True)
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    say(check_memory(needed, chosen))
     for config in configs:
         for warning in warnings(config):
-            console.print(f"Note: {warning}", highlight=False, soft_wrap=True)
+            say(f"Note: {warning}")
 
     trainers = []
-    for config, folder in zip(configs, folders, strict=True):
+    placed = devices_of_groups(len(configs), chosen)
+    for config, folder, group_devices in zip(configs, folders, placed, strict=True):
         progress = Progress(folder.name, config.env_steps, len(config.seeds))
-        trainer = GroupTrainer(config, *probed[id(config)], folder, progress)
-        _create(folder, config, trainer.call_updates, devices)
+        trainer = GroupTrainer(config, *probed[id(config)], folder, progress, group_devices)
+        _create(trainer)
         trainers.append(trainer)
     num_workers = usable_cores() if workers is None else workers
-    _train_side_by_side(trainers, devices, num_workers, console)
+    _train_side_by_side(trainers, num_workers, console)
     return [Run(folder, config) for folder, config in zip(folders, configs, strict=True)]
 
 
@@ -114,16 +130,21 @@ def _refuse_clashes(folders: Sequence[Path]) -> None:
             )
 
 
-def _create(
-    folder: Path, config: TrainConfig, call_updates: int, devices: Sequence[jax.Device]
-) -> None:
+def _create(trainer: GroupTrainer) -> None:
+    """The folder, with everything that decides the bits of its runs."""
+    folder, config = trainer.folder, trainer.config
+    shards = place_runs(len(config.seeds), trainer.devices)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         content = {
             "config": config_to_json(config),
-            "updates_in_call": call_updates,
+            "updates_in_call": trainer.call_updates,
+            "placement": [
+                {"device": str(shard.device), "seeds": list(config.seeds[shard.runs])}
+                for shard in shards
+            ],
             "versions": versions(),
-            "hardware": hardware(list(devices)),
+            "hardware": hardware(trainer.devices),
             "command": sys.argv,
         }
         write_json(folder / "config.json", content)
@@ -153,7 +174,6 @@ def _stop_on_signal(stop: threading.Event) -> Iterator[None]:
 
 def _train_side_by_side(
     trainers: Sequence[GroupTrainer],
-    devices: Sequence[jax.Device],
     num_workers: int,
     console: Console,
 ) -> None:
@@ -166,7 +186,7 @@ def _train_side_by_side(
 
     def run(trainer: GroupTrainer) -> None:
         try:
-            trainer.run(devices, num_workers, evaluators[repr(trainer.config.env)], stop.is_set)
+            trainer.run(num_workers, evaluators[repr(trainer.config.env)], stop.is_set)
         except Stopped:
             trainer.progress.state = "stopped"
         except BaseException as error:

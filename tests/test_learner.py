@@ -22,7 +22,13 @@ from programs import (
 
 from lfiw.agents.sac import SacConfig
 from lfiw.agents.td3 import Td3Config
-from lfiw.learner import make_learner, traced_settings, updates_in_call, with_scalars
+from lfiw.learner import (
+    make_learner,
+    state_bytes,
+    traced_settings,
+    updates_in_call,
+    with_scalars,
+)
 from lfiw.replay import REPLAYS
 from lfiw.replay.ere import EreConfig
 from lfiw.replay.lfiw import LfiwConfig
@@ -113,8 +119,9 @@ def test_draws_follow_the_count_of_updates(sac: Program) -> None:
     assert len(set(drawn[0]) & set(drawn[1])) < 0.6 * len(drawn[0])
 
 
-def test_the_clock_runs_through_a_call() -> None:
-    _, metrics = program(active(SacConfig), active(EreConfig)).run()
+@pytest.mark.parametrize("agent", [SacConfig, Td3Config], ids=lambda kind: kind.name)
+def test_the_clock_runs_through_a_call(agent: type[Any]) -> None:
+    _, metrics = program(active(agent), active(EreConfig)).run()
     # Midway eta is 0.99, so updates 1 to 4 of the cycle have windows of 50,000 * 0.99^(250 k) =
     # 4053, 328, 26.6 and 2.2, at most the 200 stored rows and at least 4.
     np.testing.assert_allclose(metrics["window"], (200 + 200 + 26.6 + 4) / 4, rtol=1e-3)
@@ -143,6 +150,11 @@ def test_ring_is_no_larger_than_the_run() -> None:
     learner = make_learner(config, SPEC)
     state = jax.eval_shape(learner.init, as_arrays(traced_settings(config)), jnp.uint32(0))
     assert state.replay.rows.shape == (300, SPEC.row_size)
+
+
+def test_memory_of_a_run(sac: Program) -> None:
+    arrays = jax.tree.leaves(jax.tree.map(lambda leaf: leaf.nbytes, sac.start))
+    assert state_bytes(sac.config, SPEC) == sum(arrays) > RING_BYTES
 
 
 def test_scalars_replace_settings() -> None:

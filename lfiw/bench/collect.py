@@ -14,10 +14,9 @@ from lfiw.agents import make_agent
 from lfiw.bench.result import BenchResult
 from lfiw.collector import Collector
 from lfiw.config import TrainConfig, check
-from lfiw.devices import cpu_model
 from lfiw.envs import probe_env
 from lfiw.errors import InputError
-from lfiw.host import usable_cores
+from lfiw.host import cpu_model, usable_cores
 from lfiw.types import EnvSpec
 
 BACKEND = "gymnasium"

@@ -15,7 +15,7 @@ import numpy as np
 from lfiw.agents import make_agent
 from lfiw.bench.result import BenchResult
 from lfiw.config import TrainConfig, check
-from lfiw.devices import prepare_devices
+from lfiw.devices import prepare_jax
 from lfiw.envs import probe_env
 from lfiw.group import Group
 from lfiw.learner import updates_in_call
@@ -97,7 +97,7 @@ def bench_learner(configs: Sequence[TrainConfig], calls: int = 7) -> BenchResult
     for config in configs:
         check(config)
     spec, _ = probe_env(configs[0].env)
-    prepare_devices()
+    prepare_jax()
     peak = measured_peak(jax.devices()[0]) * len(jax.devices())
     rows: list[dict[str, Any]] = []
     settings = {(config.agent.name, len(config.seeds)) for config in configs}

@@ -20,11 +20,10 @@ from lfiw import __version__
 from lfiw.bench.peer_scripts.job import Job, Mark, read_marks
 from lfiw.bench.result import BenchResult
 from lfiw.config import AGENT_CONFIGS, pick
-from lfiw.devices import cpu_model
 from lfiw.env_config import EnvConfig
 from lfiw.envs import probe_env
 from lfiw.errors import InputError, RunError
-from lfiw.host import usable_cores
+from lfiw.host import cpu_model, usable_cores
 
 OURS = "lfiw"
 INSTALL = "pip install 'lfiw[peers]'"

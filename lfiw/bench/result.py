@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from lfiw.devices import hardware, versions
+from lfiw.devices import hardware
+from lfiw.host import versions
 
 
 @dataclass(frozen=True)

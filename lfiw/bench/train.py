@@ -182,6 +182,7 @@ def bench_train(
         "wall_seconds count from the start of the command; both shares are of them",
         "the device is busy while an update of any method is in flight; the workers are busy "
         "while the method's environments are stepped",
-        "to the first update: from the first environment step, with compilation",
+        "to the first update: from the first environment step, with compilation unless an earlier "
+        "run left its programs in the cache",
     )
     return BenchResult(title, rows, notes)
