@@ -147,16 +147,23 @@ BAD_TRAIN = [
 def test_bad_training_input_is_one_sentence(
     cli: Any, tmp_path: Path, arguments: list[str], words: str
 ) -> None:
-    assert words in cli("train", *arguments).sentence()
+    steps = [] if "--env-steps" in arguments else ["--env-steps", "9"]  # should it start at all
+    assert words in cli("train", *arguments, *steps).sentence()
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["train", "Pendulumm-v1", "--replay", "uniform"], "Did you mean Pendulum-v1?"),
-        (["train", "CartPole-v1"], "has actions Discrete(2)"),
-        (["train", "Pendulum-v1", "--set", "replay.temperature=-2"], "must be above 0, not -2.0."),
+        (
+            ["train", "Pendulumm-v1", "--replay", "uniform", "--env-steps", "9"],
+            "Did you mean Pendulum-v1?",
+        ),
+        (["train", "CartPole-v1", "--env-steps", "9"], "has actions Discrete(2)"),
+        (
+            ["train", "Pendulum-v1", "--set", "replay.temperature=-2", "--env-steps", "9"],
+            "must be above 0, not -2.0.",
+        ),
         (["evaluate", "nowhere"], "nowhere is not a run folder"),
     ],
 )
@@ -167,7 +174,7 @@ def test_bad_input_to_the_real_command(tmp_path: Path, arguments: list[str], wor
 
 def test_outdated_environment_gets_the_new_name(tmp_path: Path) -> None:
     """Gymnasium may print a warning of its own before the sentence."""
-    outcome = run_process("train", "HalfCheetah-v0", cwd=tmp_path)
+    outcome = run_process("train", "HalfCheetah-v0", "--env-steps", "9", cwd=tmp_path)
     assert outcome.code == 2
     assert "Traceback" not in outcome.err
     *_, line = outcome.err.splitlines()
@@ -180,7 +187,8 @@ def test_existing_run_is_refused(cli: Any, tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "environments-make_point" / "sac-lfiw"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
-    sentence = cli("train", ENV, "--replay", "uniform,lfiw").sentence()
+    options = ("--replay", "uniform,lfiw", "--env-steps", "9")
+    sentence = cli("train", ENV, *options).sentence()
     assert "sac-lfiw already holds a run; choose another --out or --label" in sentence
     assert [path.name for path in tmp_path.rglob("*")] == [
         "runs",
@@ -192,7 +200,7 @@ def test_existing_run_is_refused(cli: Any, tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_written_is_refused(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("mine")
-    assert "cannot be written" in cli("train", ENV).sentence()
+    assert "cannot be written" in cli("train", ENV, "--env-steps", "9").sentence()
     assert (tmp_path / "runs").read_text() == "mine"
 
 

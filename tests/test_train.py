@@ -192,6 +192,12 @@ def test_snapshots_hold_policy_critics_and_ratio(run: Run) -> None:
 def test_seeds_differ(run: Run) -> None:
     first, second = arrays_of(run, 0), arrays_of(run, 3)
     assert set(first.values()).isdisjoint(second.values())
+    # From different starts: 50 updates cannot move a weight by more than 50 learning rates.
+    weights = [
+        load_file(run.folder / "snapshots" / "020" / f"seed-{seed}.safetensors")["policy.0.weight"]
+        for seed in (0, 3)
+    ]
+    assert np.max(np.abs(weights[0] - weights[1])) > 10 * 50 * 3e-4
 
 
 def test_same_seed_gives_the_same_log_and_bytes(run: Run, tmp_path: Path) -> None:

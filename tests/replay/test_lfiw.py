@@ -141,10 +141,10 @@ class TestWithAKnownRatio:
     def test_ratios_are_clipped_at_slow_over_fast(self, count: int, bound: float) -> None:
         replay = make(clip_ratio=True, transform="power", temperature=1.0)
         rows = numbered_rows(count)
-        rows[:, 0] = np.where(np.arange(count) % 2 == 0, 50.0, 0.0)
+        rows[:, 0] = np.where(np.arange(count) % 2 == 0, 50.0, np.log(0.5))
         state = filled(replay, rows)
         _, sample, _ = draw_sample(replay, state, jax.random.key(1), clock(WARMUP))
-        raw = np.where(np.asarray(sample.slots) % 2 == 0, bound, 1.0)
+        raw = np.where(np.asarray(sample.slots) % 2 == 0, bound, 0.5)
         np.testing.assert_allclose(sample.weights, raw / np.mean(raw), rtol=1e-5)
 
     def test_weight_policy_hands_the_same_weights_to_the_policy(self) -> None:
