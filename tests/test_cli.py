@@ -155,20 +155,14 @@ def test_bad_training_input_is_one_sentence(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ["train", "Pendulumm-v1", "--replay", "uniform", "--env-steps", "9"],
-            "Did you mean Pendulum-v1?",
-        ),
-        (["train", "CartPole-v1", "--env-steps", "9"], "has actions Discrete(2)"),
-        (
-            ["train", "Pendulum-v1", "--set", "replay.temperature=-2", "--env-steps", "9"],
-            "must be above 0, not -2.0.",
-        ),
-        (["evaluate", "nowhere"], "nowhere is not a run folder"),
+        (["Pendulumm-v1", "--replay", "uniform"], "Did you mean Pendulum-v1?"),
+        (["CartPole-v1"], "has actions Discrete(2)"),
+        (["Pendulum-v1", "--set", "replay.temperature=-2"], "must be above 0, not -2.0."),
     ],
 )
 def test_bad_input_to_the_real_command(tmp_path: Path, arguments: list[str], words: str) -> None:
-    assert words in run_process(*arguments, cwd=tmp_path).sentence()
+    outcome = run_process("train", *arguments, "--env-steps", "9", cwd=tmp_path)
+    assert words in outcome.sentence()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -200,7 +194,8 @@ def test_existing_run_is_refused(cli: Any, tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_written_is_refused(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("mine")
-    assert "cannot be written" in cli("train", ENV, "--env-steps", "9").sentence()
+    options = ("--replay", "uniform", "--env-steps", "5001")
+    assert "cannot be written" in cli("train", ENV, *options).sentence()
     assert (tmp_path / "runs").read_text() == "mine"
 
 

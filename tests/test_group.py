@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -29,12 +29,19 @@ def make_config(seeds: tuple[int, ...], temperature: float = 5.0) -> TrainConfig
     return train_config(active(SacConfig), replay, seeds=seeds)
 
 
-def train(group: Group, rows: np.ndarray) -> list[Any]:
-    """Two phases of one call each; the metrics of the second."""
+class Trained(NamedTuple):
+    group: Group
+    metrics: list[Any]  # of the second call
+    former_states: list[Any]  # before it
+
+
+def train(group: Group, rows: np.ndarray) -> Trained:
+    """Two phases of one call each."""
     group.add(rows[:, :200])
     group.learn(env_steps=200, updates=0)
     group.add(rows[:, 200:])
-    return group.split(group.learn(env_steps=300, updates=4))
+    former_states = group.states.copy()
+    return Trained(group, group.split(group.learn(env_steps=300, updates=4)), former_states)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,27 +59,27 @@ def scalars() -> list[dict[str, float]]:
 
 
 @pytest.fixture(scope="module")
-def together(scalars: list[dict[str, float]]) -> tuple[Group, list[Any]]:
+def together(scalars: list[dict[str, float]]) -> Trained:
     group = Group(make_config(SEEDS), SPEC, jax.devices("cpu")[:1], scalars)
-    return group, train(group, ROWS)
+    return train(group, ROWS)
 
 
 @pytest.fixture(scope="module")
-def alone() -> tuple[Group, list[Any]]:
+def alone() -> Trained:
     """Seed 3 with its temperature as a setting."""
     group = Group(make_config(SEEDS[1:2], TEMPERATURES[1]), SPEC, jax.devices("cpu")[:1])
-    return group, train(group, ROWS[1:2])
+    return train(group, ROWS[1:2])
 
 
 @pytest.fixture(scope="module")
-def batched(scalars: list[dict[str, float]]) -> tuple[Group, list[Any]]:
+def batched(scalars: list[dict[str, float]]) -> Trained:
     """The runs as one batch, as on a GPU."""
     cpu = jax.devices("cpu")[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lfiw.group, "place_runs", lambda *_: [Shard(cpu, slice(0, 3))])
         patch.setattr(lfiw.group, "GPU_OPTIONS", lfiw.group.CPU_OPTIONS)
         group = Group(make_config(SEEDS), SPEC, fake_devices("gpu", 1), scalars)
-    return group, train(group, ROWS)
+    return train(group, ROWS)
 
 
 def test_cpu_devices_take_runs_in_turn() -> None:
@@ -99,37 +106,37 @@ def test_other_devices_take_equal_parts(
     assert [shard.device.id for shard in shards] == list(range(len(bounds)))
 
 
-def test_a_run_in_a_group_equals_the_run_alone(together: Any, alone: Any) -> None:
-    (group, metrics), (single, single_metrics) = together, alone
+def test_a_run_in_a_group_equals_the_run_alone(together: Trained, alone: Trained) -> None:
+    group, single = together.group, alone.group
     assert same_bits(group.states[1], single.states[0])
-    assert same_bits(metrics[1], single_metrics[0])
+    assert same_bits(together.metrics[1], alone.metrics[0])
     assert same_bits(group.policies()[1], single.policies()[0])
     assert same_bits(group.snapshots()[1], single.snapshots()[0])
 
 
-def test_runs_differ(together: Any) -> None:
-    group, metrics = together
+def test_runs_differ(together: Trained) -> None:
+    group, metrics, _ = together
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert not same_bits(group.states[one].agent, group.states[other].agent)
         assert not same_bits(metrics[one], metrics[other])
         assert not same_bits(group.policies()[one], group.policies()[other])
 
 
-def test_a_batch_of_runs_agrees_with_each_alone(together: Any, batched: Any) -> None:
-    (group, metrics), (batch, batch_metrics) = together, batched
-    (stacked,) = batch.states
+def test_a_batch_of_runs_agrees_with_each_alone(together: Trained, batched: Trained) -> None:
+    group, metrics = together.group, together.metrics
+    (stacked,) = batched.group.states
     for run in range(len(SEEDS)):
         found = [array[run] for array in bits(stacked)]
         for one, other in zip(found, bits(group.states[run]), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
         for name, value in metrics[run].items():
             np.testing.assert_allclose(
-                batch_metrics[run][name], value, rtol=1e-3, atol=1e-5, err_msg=name
+                batched.metrics[run][name], value, rtol=1e-3, atol=1e-5, err_msg=name
             )
 
 
-def test_a_batch_is_handed_out_by_run(together: Any, batched: Any) -> None:
-    group, batch = together[0], batched[0]
+def test_a_batch_is_handed_out_by_run(together: Trained, batched: Trained) -> None:
+    group, batch = together.group, batched.group
     for found, expected in (
         (batch.policies(), group.policies()),
         (batch.snapshots(), group.snapshots()),
@@ -145,7 +152,7 @@ def test_a_batch_is_handed_out_by_run(together: Any, batched: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["together", "batched"])
 def test_no_two_runs_share_their_draws(kind: str, request: pytest.FixtureRequest) -> None:
-    group: Group = request.getfixturevalue(kind)[0]
+    group: Group = request.getfixturevalue(kind).group
     leaves = [np.atleast_2d(state.replay.base.tree[-1])[:, :200] for state in group.states]
     # In the first phase's slots a priority other than the initial one marks a draw.
     drawn = [set(np.flatnonzero(row != 1)) for row in np.concatenate(leaves)]
@@ -156,8 +163,13 @@ def test_no_two_runs_share_their_draws(kind: str, request: pytest.FixtureRequest
         assert len(drawn[one] & drawn[other]) < 0.7 * len(drawn[one])
 
 
-def test_runs_keep_their_own_rows(together: Any, batched: Any) -> None:
-    (stacked,) = batched[0].states
-    for run, state in enumerate(together[0].states):
+def test_runs_keep_their_own_rows(together: Trained, batched: Trained) -> None:
+    (stacked,) = batched.group.states
+    for run, state in enumerate(together.group.states):
         np.testing.assert_array_equal(state.replay.base.ring.rows[:300], ROWS[run])
         np.testing.assert_array_equal(stacked.replay.base.ring.rows[run, :300], ROWS[run])
+
+
+def test_former_states_give_their_memory_away(together: Trained, batched: Trained) -> None:
+    for state in together.former_states + batched.former_states:
+        assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state))

@@ -13,6 +13,9 @@ from programs import (
     Program,
     active,
     as_arrays,
+    close,
+    draw_sample,
+    make_context,
     program,
     quick_jit,
     random_rows,
@@ -20,6 +23,7 @@ from programs import (
     train_config,
 )
 
+from lfiw.agents import make_agent
 from lfiw.agents.sac import SacConfig
 from lfiw.agents.td3 import Td3Config
 from lfiw.learner import (
@@ -29,7 +33,7 @@ from lfiw.learner import (
     updates_in_call,
     with_scalars,
 )
-from lfiw.replay import REPLAYS
+from lfiw.replay import REPLAYS, make_replay
 from lfiw.replay.ere import EreConfig
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.replay.uniform import UniformConfig
@@ -152,6 +156,20 @@ def test_ring_is_no_larger_than_the_run() -> None:
     assert state.replay.rows.shape == (300, SPEC.row_size)
 
 
+def test_a_call_equals_its_updates_one_by_one() -> None:
+    case = program(active(Td3Config), active(EreConfig))
+    agent = make_agent(case.config.agent, SPEC, BATCH)
+    replay = make_replay(case.config.replay, make_context(capacity=CAPACITY))
+    update = quick_jit(agent.update, static_argnums=3)
+    state = case.start.agent
+    for number in range(4):
+        key_replay, key_agent = jax.random.split(jax.random.fold_in(case.start.key, number))
+        clock = MIDWAY._replace(updates=jnp.int32(number))
+        _, sample, _ = draw_sample(replay, case.start.replay, key_replay, clock)
+        state, _, _ = update(state, sample, agent.draw(key_agent), number % 2)
+    assert close(case.run()[0].agent, state)
+
+
 def test_memory_of_a_run(sac: Program) -> None:
     arrays = jax.tree.leaves(jax.tree.map(lambda leaf: leaf.nbytes, sac.start))
     assert state_bytes(sac.config, SPEC) == sum(arrays) > RING_BYTES
@@ -182,6 +200,19 @@ def test_traced_settings_by_hand() -> None:
         "replay.per.beta": 0.4,
         "replay.per.beta_end": 1.0,
         "replay.per.epsilon": 1e-6,
+    }
+    assert traced_settings(train_config(Td3Config(), EreConfig(), schedule_env_steps=7)) == {
+        "schedule_env_steps": 7,
+        "agent.learning_rate": 1e-3,
+        "agent.gamma": 0.99,
+        "agent.tau": 5e-3,
+        "agent.exploration_noise": 0.1,
+        "agent.target_policy_noise": 0.2,
+        "agent.target_noise_clip": 0.5,
+        "replay.eta": 0.996,
+        "replay.eta_end": 1.0,
+        "replay.min_window": 5000,
+        "replay.cycle_updates": 1000,
     }
 
 

@@ -478,12 +478,12 @@ def test_policy_acts_in_the_units_of_its_environment(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", "environments:make_echo", 2, 2)
     path = folder / "policies" / "seed-0.safetensors"
     arrays = load_file(path) | {
-        "deterministic.0.bias": np.float32([100, -100]),
+        "deterministic.0.bias": np.arctanh(np.float32([0.5, -0.25])),
         "action_low": np.float32([-3, 10]),
         "action_high": np.float32([1, 30]),
     }
     save_file(arrays, path)
-    np.testing.assert_array_equal(load_policy(folder).predict([0, 0])[0], [1, 10])
+    np.testing.assert_allclose(load_policy(folder).predict([0, 0])[0], [0, 17.5], atol=1e-5)
 
 
 def start_cli(*arguments: str, programs: Path, **options: Any) -> subprocess.Popen[str]:

@@ -27,6 +27,11 @@ from lfiw.host import cpu_model, usable_cores
 
 OURS = "lfiw"
 INSTALL = "pip install 'lfiw[peers]'"
+CLEANRL = (
+    "cleanrl: its package is no library to call; `git clone "
+    "https://github.com/vwxyzjn/cleanrl` and time its script there"
+)
+BUSY_LOAD = 0.5
 
 
 @dataclass(frozen=True)
@@ -60,14 +65,7 @@ LIBRARIES = {
     "torchrl": Library(
         "torch_rl", "torchrl", "torchrl", "its collector, buffer and losses in a loop of ours"
     ),
-    # A package of that name exists, but not as something to call: it is files to be edited.
-    "cleanrl": Library(
-        "",
-        "",
-        "cleanrl",
-        "not measured: it is single-file scripts, not a library; to time one of them: "
-        "git clone https://github.com/vwxyzjn/cleanrl",
-    ),
+    "cleanrl": Library("", "", "cleanrl", "not measured: scripts to copy, not a library"),
 }
 
 
@@ -226,11 +224,18 @@ def bench_peers(
         )
         for contender in contenders
     ]
-    notes = (
+    notes = [
         f"{job.env}, networks {'x'.join(map(str, job.hidden_sizes))}, batch {job.batch_size}, "
         f"one update per environment step, measured from step {job.measured_from} to "
         f"{job.env_steps}",
         f"medians of {repeats}; several seeds: lfiw in one process, a peer in one process each",
         f"load average at the start: {load:.1f} on {usable_cores()} cores",
-    )
-    return BenchResult(f"Peers on {cpu_model()}, {usable_cores()} cores", rows, notes)
+    ]
+    if load > BUSY_LOAD:
+        notes.append(
+            "The machine was busy with other work, which slows libraries with several threads "
+            "most: do not trust these ratios."
+        )
+    if "cleanrl" in peers:
+        notes.append(CLEANRL)
+    return BenchResult(f"Peers on {cpu_model()}, {usable_cores()} cores", rows, tuple(notes))

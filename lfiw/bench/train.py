@@ -136,10 +136,10 @@ def row_of(
         "env_steps": env_steps,
         "wall_seconds": wall,
         "env_steps_per_s": names["seeds"] * env_steps / wall,
-        "seconds_to_first_env_step": first_step - started,
-        "seconds_to_first_update": None if first_update is None else first_update - first_step,
-        "device_busy_share": covered(busy, times.finished) / wall,
-        "workers_busy_share": covered(times.collecting, times.finished) / wall,
+        "first_env_step_s": first_step - started,
+        "first_update_s": None if first_update is None else first_update - first_step,
+        "device_busy": round(covered(busy, times.finished) / wall, 4),
+        "workers_busy": round(covered(times.collecting, times.finished) / wall, 4),
     }
 
 
@@ -179,10 +179,10 @@ def bench_train(
         rows.append(row_of(names, env_steps, together, together.learning, started))
     title = f"Training on {jax.devices()[0].device_kind}, {configs[0].env.id}"
     notes = (
-        "wall_seconds count from the start of the command; both shares are of them",
-        "the device is busy while an update of any method is in flight; the workers are busy "
-        "while the method's environments are stepped",
-        "to the first update: from the first environment step, with compilation unless an earlier "
-        "run left its programs in the cache",
+        "wall_seconds and first_env_step_s count from the start of the command, first_update_s "
+        "from the first environment step, with compilation unless an earlier run left its "
+        "programs in the cache",
+        "busy: shares of wall_seconds; the device while updates of any method are in flight, the "
+        "workers while the method's environments are stepped",
     )
     return BenchResult(title, rows, notes)

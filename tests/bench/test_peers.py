@@ -148,6 +148,15 @@ def test_missing_peer_is_named(monkeypatch: Any, tmp_path: Path, capsys: Any) ->
         assert name in shown.out
         assert f"{name} sac, seeds 1: not installed" in shown.err
     assert "not measured" in rows["cleanrl"]["note"]
+    assert "git clone https://github.com/vwxyzjn/cleanrl" in shown.out
+
+
+@pytest.mark.parametrize(("load", "warned"), [(0.1, False), (3.0, True)])
+def test_busy_machine_is_named(monkeypatch: Any, load: float, warned: bool) -> None:
+    monkeypatch.setattr(peers, "run_processes", fake_processes({"lfiw": 20.0}))
+    monkeypatch.setattr(peers.os, "getloadavg", lambda: (load, 0.0, 0.0))
+    notes = bench_peers(["cleanrl"], ["sac"], TINY).notes
+    assert any("do not trust" in note for note in notes) == warned
 
 
 def test_failing_peer_is_named(monkeypatch: Any, all_installed: None) -> None:

@@ -15,8 +15,8 @@ from lfiw.trainer import GroupTrainer
 ENV = "environments:make_point"
 KEYS = [
     *("agent", "replay", "seeds", "env_steps", "wall_seconds", "env_steps_per_s"),
-    *("seconds_to_first_env_step", "seconds_to_first_update"),
-    *("device_busy_share", "workers_busy_share"),
+    *("first_env_step_s", "first_update_s"),
+    *("device_busy", "workers_busy"),
 ]
 
 
@@ -36,10 +36,10 @@ def test_row_by_hand() -> None:
         "env_steps": 20,
         "wall_seconds": 10,
         "env_steps_per_s": 6,
-        "seconds_to_first_env_step": 2,
-        "seconds_to_first_update": 3,
-        "device_busy_share": 0.4,
-        "workers_busy_share": 0.3,
+        "first_env_step_s": 2,
+        "first_update_s": 3,
+        "device_busy": 0.4,
+        "workers_busy": 0.3,
     }
 
 
@@ -72,10 +72,10 @@ def test_command_writes_a_row_per_method(tmp_path: Path, monkeypatch: Any, capsy
     ]
     for row in rows:
         assert list(row) == KEYS
-        assert 0 < row["device_busy_share"] < 1
-        assert 0 < row["workers_busy_share"] < 1
+        assert 0 < row["device_busy"] < 1
+        assert 0 < row["workers_busy"] < 1
         assert row["env_steps_per_s"] == pytest.approx(row["seeds"] * 200 / row["wall_seconds"])
-        to_first_update = row["seconds_to_first_env_step"] + row["seconds_to_first_update"]
+        to_first_update = row["first_env_step_s"] + row["first_update_s"]
         assert 0 < to_first_update < row["wall_seconds"]
     assert [path.name for path in tmp_path.iterdir()] == ["rows.json"]
     assert [getattr(owner, name) for owner, name in patched] == before

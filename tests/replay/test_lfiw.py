@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from programs import (
+    Program,
     active,
     close,
     draw_sample,
@@ -256,11 +257,15 @@ def test_infinite_temperature_and_warm_up_are_uniform(
     assert not same_bits(state.ratio.network, start.ratio.network)
 
 
+def weighted_program() -> Program:
+    return program(active(SacConfig), active(LfiwConfig, sampling="uniform", learning_rate=None))
+
+
 @pytest.mark.parametrize("changes", [{"temperature": 1e30}, {"warmup_env_steps": 10**6}])
 def test_infinite_temperature_and_warm_up_train_as_uniform(changes: dict[str, float]) -> None:
     changes = {f"replay.{name}": value for name, value in changes.items()}
     uniform = program(active(SacConfig), UniformConfig())
-    weighted = program(active(SacConfig), active(LfiwConfig, sampling="uniform"))
+    weighted = weighted_program()
     one, other = uniform.start, weighted.start
     assert same_bits(one.agent, other.agent)
     for updates in (0, 4, 8):
@@ -273,10 +278,18 @@ def test_infinite_temperature_and_warm_up_train_as_uniform(changes: dict[str, fl
 
 
 def test_weights_reach_the_agent() -> None:
-    weighted = program(active(SacConfig), active(LfiwConfig, sampling="uniform"))
+    weighted = weighted_program()
     first, _ = weighted.run({"replay.temperature": 1e30})
     second, _ = weighted.run({"replay.temperature": 0.01})
     assert not close(first.agent.critics, second.agent.critics)
+
+
+def test_the_ratio_learns_at_the_agents_rate() -> None:
+    weighted = weighted_program()
+    one, other = (
+        weighted.run({"agent.learning_rate": rate})[0].replay.ratio.network for rate in (1e-3, 2e-3)
+    )
+    assert not close(one, other)
 
 
 def test_weight_by_age_by_hand() -> None:
