@@ -125,6 +125,37 @@ def set_where_known(configs: list[TrainConfig], key: str, value: str) -> list[Tr
 
 
 @dataclass
+class Resume:
+    """Go on with runs where they were stopped or killed, to the same bits on the same machine."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    """Run folders, or folders that hold some."""
+    env_steps: int | None = None
+    """Extend the runs to this many environment steps; schedules stay at their end values."""
+    allow_inexact: bool = False
+    """Go on although versions or hardware differ."""
+    workers: int | None = None
+    """As for train."""
+    devices: str | None = None
+    """As for train."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.curves import comparison_table, read_curves
+        from lfiw.resume import resume
+
+        if not self.runs:
+            raise InputError("Name at least one run folder.")
+        done = resume(
+            self.runs,
+            env_steps=self.env_steps,
+            allow_inexact=self.allow_inexact,
+            workers=self.workers,
+            devices=self.devices,
+        )
+        console.print(comparison_table([read_curves(run.folder) for run in done]))
+
+
+@dataclass
 class Settings:
     """List every setting of a method, with its value and its valid range."""
 
@@ -261,6 +292,7 @@ class Bench:
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
+    "resume": Resume,
     "evaluate": Evaluate,
     "plot": Plot,
     "record": Record,

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from lfiw.env_config import EnvConfig
-from lfiw.rollout import Collected, Episode
+from lfiw.rollout import Collected, Episode, RunnerState
 from lfiw.worker import LocalWorker, ProcessWorker, Worker
 
 PolicyArrays = Mapping[str, np.ndarray]
@@ -49,6 +49,22 @@ class Collector:
             collected |= worker.result()
         ordered = [collected[run] for run in range(self.num_runs)]
         return np.stack([part.rows for part in ordered]), [part.episodes for part in ordered]
+
+    def states(self) -> list[RunnerState]:
+        """Where the environment of every run stands."""
+        for worker in self.workers:
+            worker.start("states")
+        found: dict[int, RunnerState] = {}
+        for worker in self.workers:
+            found |= worker.result()
+        return [found[run] for run in range(self.num_runs)]
+
+    def restore(self, states: Sequence[RunnerState], allow_inexact: bool = False) -> None:
+        for index, worker in enumerate(self.workers):
+            chosen = {run: states[run] for run in self._runs_of(index)}
+            worker.start("restore", chosen, allow_inexact)
+        for worker in self.workers:
+            worker.result()
 
     def close(self) -> None:
         for worker in self.workers:

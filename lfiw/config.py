@@ -19,6 +19,14 @@ REPLAY_CONFIGS: dict[str, type[Any]] = {kind.name: kind for kind in REPLAYS}
 
 
 @dataclass(frozen=True)
+class CheckpointConfig:
+    """When a run is saved besides at its end and on a signal; never changes its bits."""
+
+    every_env_steps: int | None = setting(None, at_least=1, at_most=LARGEST_INTEGER)
+    every_minutes: float | None = setting(5.0, above=0)
+
+
+@dataclass(frozen=True)
 class TrainConfig:
     """Everything that decides the bits of a method's runs. Defaults: the `default` preset."""
 
@@ -39,6 +47,7 @@ class TrainConfig:
     updates_per_call: int = setting(100, at_least=1)  # most updates in one compiled call
     eval_every_env_steps: int = setting(10_000, at_least=1)
     eval_episodes: int = setting(5, at_least=1)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     matmul_precision: Literal["default", "high", "highest"] = "default"
 
     @classmethod

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lfiw.checkpoint import Damaged
 from lfiw.config import TrainConfig
 from lfiw.learner import LearnerState, make_learner, traced_settings
 from lfiw.types import Clock, EnvSpec, Metrics
@@ -124,6 +125,42 @@ class Group:
     def snapshots(self) -> list[dict[str, np.ndarray]]:
         return self.split([self._learner.snapshot(*pair) for pair in self._pairs()])
 
+    def export(self) -> list[dict[str, np.ndarray]]:
+        """The state of every run but for the ring's rows, which are on disk already."""
+        parts = []
+        for state in self.states:
+            leaves = jax.tree_util.tree_leaves_with_path(state)
+            parts.append({_leaf_name(path): _to_data(leaf) for path, leaf in leaves})
+            parts[-1] = {name: leaf for name, leaf in parts[-1].items() if not _is_rows(name)}
+        return self.split(parts)
+
+    def restore(
+        self, runs: Sequence[Mapping[str, np.ndarray]], rows: Sequence[np.ndarray], num_rows: int
+    ) -> None:
+        """Put every run back: its exported state and its newest rows [n, row_size]."""
+        for index, shard in enumerate(self.shards):
+            chosen = range(len(runs))[shard.runs]
+
+            def leaf(path: Any, current: Any, chosen: range = chosen) -> Any:
+                name = _leaf_name(path)
+                if _is_rows(name):
+                    values = [
+                        ring_rows(rows[run], num_rows, self.config.capacity) for run in chosen
+                    ]
+                else:
+                    values = [runs[run][name] for run in chosen]
+                array = np.stack(values) if self._batched else values[0]
+                expected = jax.eval_shape(_to_data, current)
+                if array.shape != expected.shape or array.dtype != expected.dtype:
+                    raise Damaged(
+                        f"The checkpoint's {name} is {array.dtype}{array.shape}, not "
+                        f"{expected.dtype}{expected.shape}."
+                    )
+                return _from_data(array, current)
+
+            restored = jax.tree_util.tree_map_with_path(leaf, self.states[index])
+            self.states[index] = jax.device_put(restored, shard.device)
+
     def _pairs(self) -> list[tuple[LearnerState, Any]]:
         return list(zip(self.states, self._scalars, strict=True))
 
@@ -137,6 +174,33 @@ class Group:
             for part, shard in zip(on_host, self.shards, strict=True)
             for index in range(shard.runs.stop - shard.runs.start)
         ]
+
+
+def ring_rows(newest: np.ndarray, num_rows: int, capacity: int) -> np.ndarray:
+    """The ring's rows after `num_rows` were written, of which `newest` are the last."""
+    rows = np.zeros((capacity, newest.shape[1]), np.float32)
+    rows[np.arange(num_rows - len(newest), num_rows) % capacity] = newest
+    return rows
+
+
+def _leaf_name(path: Any) -> str:
+    return jax.tree_util.keystr(path).lstrip(".")
+
+
+def _is_rows(name: str) -> bool:
+    return name.startswith("replay") and name.endswith(".rows")
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _to_data(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _from_data(array: Any, current: Any) -> Any:
+    return jax.random.wrap_key_data(array) if _is_key(current) else array
 
 
 def _dtype(value: float) -> Any:

@@ -32,6 +32,14 @@ class Collected(NamedTuple):
     episodes: list[Episode]  # those that ended within these steps
 
 
+class RunnerState(NamedTuple):
+    """All that an exact restart of a run's environment needs."""
+
+    facts: dict[str, Any]  # generators, counters and the episode's seed, as JSON
+    actions: np.ndarray  # [t, A] of the episode so far
+    obs: np.ndarray  # [D] the observation that they led to
+
+
 def stream(seed: int, purpose: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence([seed, purpose]))
 
@@ -63,6 +71,7 @@ class EnvRunner:
         obs, _ = self.env.reset(seed=self.episode_seed)
         self.obs = np.asarray(obs, np.float32)
         self.total_reward, self.length = 0.0, 0
+        self.actions: list[np.ndarray] = []  # of this episode, to replay it after a restart
 
     def collect(self, arrays: Mapping[str, np.ndarray] | None, count: int) -> Collected:
         """Take `count` steps with the policy, or with uniform actions where it is None."""
@@ -94,6 +103,7 @@ class EnvRunner:
         self.obs = row[columns.next_obs].copy()
         self.total_reward += float(reward)
         self.length += 1
+        self.actions.append(np.array(action))
         if not (terminated or truncated):
             return None
         ended = Episode(self.total_reward, self.length)
@@ -114,6 +124,38 @@ class EnvRunner:
             f"{self.name} produced a non-finite {bad} at environment step "
             f"{self.env_steps + index + 1}."
         )
+
+    def state(self) -> RunnerState:
+        return RunnerState(
+            facts={
+                "action_rng": self.action_rng.bit_generator.state,
+                "reset_rng": self.reset_rng.bit_generator.state,
+                "episode_seed": self.episode_seed,
+                "env_steps": self.env_steps,
+                "total_reward": self.total_reward,
+            },
+            actions=np.array(self.actions, np.float32).reshape(-1, self.spec.action_size),
+            obs=self.obs,
+        )
+
+    def restore(self, state: RunnerState, allow_inexact: bool) -> None:
+        """Bring the environment back by replaying its episode from its seed and actions."""
+        facts = state.facts
+        obs, _ = self.env.reset(seed=facts["episode_seed"])
+        for action in state.actions:
+            obs, *_ = self.env.step(self.scale.to_env(action))
+        self.obs = np.asarray(obs, np.float32)
+        if not (allow_inexact or np.array_equal(self.obs, state.obs)):
+            raise InputError(
+                f"{self.name} does not repeat itself: replaying the episode so far ended in "
+                f"another observation, so the resumed run would differ (--allow-inexact goes on "
+                f"all the same)."
+            )
+        self.action_rng.bit_generator.state = facts["action_rng"]
+        self.reset_rng.bit_generator.state = facts["reset_rng"]
+        self.episode_seed, self.env_steps = facts["episode_seed"], facts["env_steps"]
+        self.total_reward, self.length = facts["total_reward"], len(state.actions)
+        self.actions = list(state.actions)
 
     def close(self) -> None:
         self.env.close()
@@ -160,6 +202,13 @@ class RolloutHost:
         self, policies: Mapping[int, Mapping[str, np.ndarray] | None], count: int
     ) -> dict[int, Collected]:
         return {run: self.runners[run].collect(arrays, count) for run, arrays in policies.items()}
+
+    def states(self) -> dict[int, RunnerState]:
+        return {run: runner.state() for run, runner in self.runners.items()}
+
+    def restore(self, states: Mapping[int, RunnerState], allow_inexact: bool) -> None:
+        for run, state in states.items():
+            self.runners[run].restore(state, allow_inexact)
 
     def evaluate(self, arrays: Mapping[str, np.ndarray], seeds: Sequence[int]) -> list[Episode]:
         if self._eval is None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -68,14 +70,27 @@ class RunLog:
     evaluation that is still running: the log does not depend on timing.
     """
 
-    def __init__(self, folder: Path, on_eval: Callable[[Row], None] = lambda row: None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        on_eval: Callable[[Row], None] = lambda row: None,
+        resume_at: int = 0,
+        elapsed: float = 0.0,
+    ) -> None:
+        """`resume_at`: the length in bytes to which a log that is taken up again is cut."""
         self.folder = folder
         self._on_eval = on_eval
-        self._file = (folder / "metrics.jsonl").open("a", encoding="utf-8")
+        path = folder / "metrics.jsonl"
+        path.touch()
+        os.truncate(path, resume_at)
+        self._file = path.open("a", encoding="utf-8")
         self._pending: deque[Row | Later] = deque()
         self._boards: dict[int, SummaryWriter] = {}
         self._board_steps: dict[int, int] = {}
-        self._started = time.monotonic()
+        self._started = time.monotonic() - elapsed
+        shutil.rmtree(folder / "tensorboard", ignore_errors=True)  # derived: rebuilt from the log
+        for row in read_metrics(folder):
+            self._show(row)
 
     def wall_seconds(self) -> float:
         return round(time.monotonic() - self._started, 3)
@@ -100,9 +115,18 @@ class RunLog:
     def _write(self, row: Row) -> None:
         row = {name: rounded(value) for name, value in row.items()}
         self._file.write(json.dumps(row) + "\n")
+        self._show(row)
+
+    def _show(self, row: Row) -> None:
         if row["kind"] == "eval":
             self._on_eval(row)
         self._write_tensorboard(row)
+
+    def sync(self) -> int:
+        """Wait for pending evaluations, force all rows to the disk, and return their bytes."""
+        self.flush(wait=True)
+        os.fsync(self._file.fileno())
+        return self._file.tell()
 
     def _write_tensorboard(self, row: Row) -> None:
         seed, env_steps = row["seed"], row["env_steps"]

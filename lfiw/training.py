@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
+from lfiw.checkpoint import Checkpoint, locked
 from lfiw.collector import Evaluator
 from lfiw.config import TrainConfig, check, config_to_json, make_config, warnings
 from lfiw.devices import (
@@ -95,29 +96,50 @@ def train_all(
         check(config)
     folders = [run_folder(out, config.env.id, config.method, label) for config in configs]
     _refuse_clashes(folders)
-    probed = {id(config): probe_env(config.env) for config in configs}
+    jobs = [Job(config, folder) for config, folder in zip(configs, folders, strict=True)]
+    return run_jobs(jobs, workers, devices, Console(quiet=quiet, stderr=True))
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method to train, from its start or from a checkpoint."""
+
+    config: TrainConfig
+    folder: Path
+    checkpoint: Checkpoint | None = None
+    resumed: bool = False
+    allow_inexact: bool = False
+
+
+def run_jobs(
+    jobs: Sequence[Job], workers: int | None, devices: str | None, console: Console
+) -> list[Run]:
+    """Check that all jobs can start, then train them side by side."""
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    probed = [probe_env(job.config.env) for job in jobs]
     prepare_jax()
     chosen = choose_devices(devices)
     needed = sum(
-        len(config.seeds) * state_bytes(config, probed[id(config)][0]) for config in configs
+        len(job.config.seeds) * state_bytes(job.config, spec)
+        for job, (spec, _) in zip(jobs, probed, strict=True)
     )
-    console = Console(quiet=quiet, stderr=True)
-    say = partial(console.print, highlight=False, soft_wrap=True)
     say(check_memory(needed, chosen))
-    for config in configs:
-        for warning in warnings(config):
+    for job in jobs:
+        for warning in warnings(job.config):
             say(f"Note: {warning}")
-
+    placed = devices_of_groups(len(jobs), chosen)
     trainers = []
-    placed = devices_of_groups(len(configs), chosen)
-    for config, folder, group_devices in zip(configs, folders, placed, strict=True):
-        progress = Progress(folder.name, config.env_steps, len(config.seeds))
-        trainer = GroupTrainer(config, *probed[id(config)], folder, progress, group_devices)
-        _create(trainer)
-        trainers.append(trainer)
-    num_workers = usable_cores() if workers is None else workers
-    _train_side_by_side(trainers, num_workers, console)
-    return [Run(folder, config) for folder, config in zip(folders, configs, strict=True)]
+    for job, (spec, scale), group_devices in zip(jobs, probed, placed, strict=True):
+        progress = Progress(job.folder.name, job.config.env_steps, len(job.config.seeds))
+        trainers.append(GroupTrainer(job.config, spec, scale, job.folder, progress, group_devices))
+    with ExitStack() as locks:
+        for job, trainer in zip(jobs, trainers, strict=True):
+            if not job.resumed:
+                _create(trainer)
+            locks.enter_context(locked(job.folder))
+        num_workers = usable_cores() if workers is None else workers
+        _train_side_by_side(jobs, trainers, num_workers, console)
+    return [Run(job.folder, job.config) for job in jobs]
 
 
 def _refuse_clashes(folders: Sequence[Path]) -> None:
@@ -173,6 +195,7 @@ def _stop_on_signal(stop: threading.Event) -> Iterator[None]:
 
 
 def _train_side_by_side(
+    jobs: Sequence[Job],
     trainers: Sequence[GroupTrainer],
     num_workers: int,
     console: Console,
@@ -184,9 +207,10 @@ def _train_side_by_side(
     envs = {repr(trainer.config.env): trainer.config.env for trainer in trainers}
     evaluators = {name: Evaluator(env, min(num_workers, total_runs)) for name, env in envs.items()}
 
-    def run(trainer: GroupTrainer) -> None:
+    def run(job: Job, trainer: GroupTrainer) -> None:
         try:
-            trainer.run(num_workers, evaluators[repr(trainer.config.env)], stop.is_set)
+            evaluator = evaluators[repr(job.config.env)]
+            trainer.run(num_workers, evaluator, stop.is_set, job.checkpoint, job.allow_inexact)
         except Stopped:
             trainer.progress.state = "stopped"
         except BaseException as error:
@@ -194,8 +218,8 @@ def _train_side_by_side(
             failures[trainer.progress.name] = error
 
     threads = [
-        threading.Thread(target=run, args=(trainer,), name=trainer.progress.name)
-        for trainer in trainers
+        threading.Thread(target=run, args=(job, trainer), name=trainer.progress.name)
+        for job, trainer in zip(jobs, trainers, strict=True)
     ]
     with _stop_on_signal(stop):
         for thread in threads:

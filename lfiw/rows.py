@@ -1,0 +1,41 @@
+"""The rows of metrics.jsonl. No jax here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from lfiw.rollout import Episode
+from lfiw.runlog import Row
+
+
+def train_row(
+    seed: int,
+    env_steps: int,
+    updates: int,
+    calls: Sequence[Mapping[str, np.ndarray]],
+    episodes: Sequence[Episode],
+) -> Row:
+    """One phase of one run: means over its calls, and the episodes that ended in it."""
+    row: Row = {"kind": "train", "seed": seed, "env_steps": env_steps, "updates": updates}
+    for name in calls[0] if calls else ():
+        row[name] = np.mean([call[name] for call in calls], axis=0)
+    row["episodes"] = len(episodes)
+    if episodes:
+        row["episode_return_mean"] = float(np.mean([episode.total_reward for episode in episodes]))
+        row["episode_length_mean"] = float(np.mean([episode.length for episode in episodes]))
+    return row
+
+
+def eval_row(seed: int, env_steps: int, episodes: Sequence[Episode]) -> Row:
+    returns = [episode.total_reward for episode in episodes]
+    return {
+        "kind": "eval",
+        "seed": seed,
+        "env_steps": env_steps,
+        "return_mean": float(np.mean(returns)),
+        "return_std": float(np.std(returns)),
+        "length_mean": float(np.mean([episode.length for episode in episodes])),
+        "episodes": len(episodes),
+    }
