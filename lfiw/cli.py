@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lfiw.config import TrainConfig
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+PLAIN_WIDTH = 160
 
 
 @dataclass
@@ -241,8 +242,9 @@ class Plot:
             raise InputError("Name at least one run folder.")
         check_picture(self.out)
         curves = [read_curves(run) for run in find_runs(self.runs)]
+        picture = plot_curves(curves, self.out)
         console.print(comparison_table(curves))
-        console.print(str(plot_curves(curves, self.out)), soft_wrap=True, highlight=False)
+        console.print(str(picture), soft_wrap=True, highlight=False)
 
 
 @dataclass
@@ -343,7 +345,8 @@ def run_command(command: Any) -> int:
     from lfiw.errors import RunError
 
     try:
-        command.run(Console())
+        # Files and pipes have no width of their own: no table is cut short there.
+        command.run(Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))
     except InputError as error:
         print(f"lfiw: {error}", file=sys.stderr)
         return BAD_INPUT

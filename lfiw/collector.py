@@ -30,10 +30,14 @@ class Collector:
         self.num_runs = len(seeds)
         count = max(1, min(num_workers, len(seeds)))
         self.workers = [make_worker(config, num_workers == 0) for _ in range(count)]
-        for index, worker in enumerate(self.workers):
-            worker.start("open", {run: seeds[run] for run in self._runs_of(index)})
-        for worker in self.workers:
-            worker.result()
+        try:
+            for index, worker in enumerate(self.workers):
+                worker.start("open", {run: seeds[run] for run in self._runs_of(index)})
+            for worker in self.workers:
+                worker.result()
+        except BaseException:
+            self.close()
+            raise
 
     def _runs_of(self, worker: int) -> range:
         return range(worker, self.num_runs, len(self.workers))
@@ -92,8 +96,12 @@ class Evaluator:
             worker = self._idle.get_nowait()
         except queue.Empty:
             worker = make_worker(self._config, self._in_process)
-        worker.start("evaluate", arrays, seeds)
-        episodes: list[Episode] = worker.result()
+        try:
+            worker.start("evaluate", arrays, seeds)
+            episodes: list[Episode] = worker.result()
+        except BaseException:
+            worker.close()
+            raise
         self._idle.put(worker)
         return episodes
 

@@ -22,8 +22,9 @@ def prepare_jax() -> None:
             # One device per core: several runs train at once, each on one thread.
             jax.config.update("jax_num_cpu_devices", usable_cores())
     if jax.config.values["jax_compilation_cache_dir"] is None:
-        jax.config.update("jax_compilation_cache_dir", str(compilation_cache()))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        with contextlib.suppress(OSError):  # without a home to write to, nothing is kept
+            jax.config.update("jax_compilation_cache_dir", str(compilation_cache()))
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 def compilation_cache() -> Path:
@@ -52,7 +53,7 @@ def choose_devices(choice: str | None) -> list[jax.Device]:
     try:
         numbers = [int(number) for number in part.split(",")]
         chosen = numbers if platform != "cpu" or len(numbers) > 1 else range(numbers[0])
-        devices = [found[number] for number in chosen if number >= 0]
+        devices = [] if min(numbers) < 0 else [found[number] for number in chosen]
     except (ValueError, IndexError):
         devices = []
     if not devices:

@@ -95,7 +95,9 @@ def check_spaces(env: gymnasium.Env[Any, Any], name: str) -> tuple[EnvSpec, Acti
         raise InputError(f"{name} has actions {action_space}; only a 1-D Box is supported.")
     if not np.issubdtype(action_space.dtype, np.floating):
         raise InputError(f"{name} has actions of type {action_space.dtype}; floats are needed.")
-    if not (np.all(np.isfinite(action_space.low)) and np.all(np.isfinite(action_space.high))):
+    with np.errstate(over="ignore"):
+        bounded = np.all(np.isfinite(action_space.high - action_space.low))
+    if not bounded:
         raise InputError(
             f"{name} has unbounded actions {action_space}; bound them, for instance with "
             f"gymnasium.wrappers.RescaleAction."

@@ -15,7 +15,7 @@ from lfiw.envs import make_env, probe_env
 from lfiw.errors import InputError
 from lfiw.host import usable_cores
 from lfiw.policy import load_policy
-from lfiw.runlog import read_config
+from lfiw.runlog import make_parent, read_config
 from lfiw.settings import from_json
 
 MAX_RECORDED_STEPS = 10_000
@@ -32,6 +32,7 @@ def evaluate_run(
     """Deterministic episodes of one seed's policy, or of every seed's."""
     if episodes < 1:
         raise InputError(f"episodes must be at least 1, not {episodes}.")
+    _check_episode_seed(episode_seed)
     config = env_of(run)
     trained = read_config(run)["config"]["seeds"]
     seeds = trained if seed is None else [seed]
@@ -69,7 +70,9 @@ def record_run(
     path = Path(out)
     if path.suffix.lower() not in (".mp4", ".gif"):
         raise InputError(f"{out}: the file name must end in .mp4 or .gif.")
+    _check_episode_seed(episode_seed)
     policy = load_policy(run, seed)
+    make_parent(path)
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # renders without a screen
     try:
@@ -92,10 +95,14 @@ def record_run(
         fps = env.metadata.get("render_fps", 30)
     finally:
         env.close()
-    path.parent.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {"macro_block_size": 2} if path.suffix.lower() == ".mp4" else {}
     imageio.mimsave(path, frames, fps=fps, **options)
     return path, total_reward, len(frames) - 1
+
+
+def _check_episode_seed(seed: int) -> None:
+    if seed < 0:
+        raise InputError(f"The seed of an episode must be at least 0, not {seed}.")
 
 
 def _frame(env: Any) -> np.ndarray:

@@ -15,7 +15,7 @@ from lfiw.agents import make_agent
 from lfiw.config import TrainConfig
 from lfiw.networks import named_arrays
 from lfiw.replay import ReplayContext, make_replay
-from lfiw.settings import override, walk
+from lfiw.settings import replace_unchecked, walk
 from lfiw.types import Clock, EnvSpec, Metrics, Trace
 
 Scalars = dict[str, Array]
@@ -62,14 +62,14 @@ def state_bytes(config: TrainConfig, spec: EnvSpec) -> int:
 def program_key(config: TrainConfig) -> TrainConfig:
     """Equal for configs that share one compiled program: traced settings are blanked."""
     for name in traced_settings(config):
-        config = override(config, name, 0)
+        config = replace_unchecked(config, name, 0)
     return dataclasses.replace(config, seeds=())
 
 
 def with_scalars(config: TrainConfig, scalars: Scalars) -> TrainConfig:
     """The config with its traced settings replaced by (traced) arrays."""
     for name, value in scalars.items():
-        config = override(config, name, value)
+        config = replace_unchecked(config, name, value)
     return config
 
 

@@ -13,6 +13,7 @@ from matplotlib.ticker import EngFormatter
 
 from lfiw.curves import Curves
 from lfiw.errors import InputError
+from lfiw.runlog import make_parent
 
 # Okabe and Ito's palette: told apart by colour-blind readers too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -45,7 +46,7 @@ def plot_curves(curves: Sequence[Curves], out: str | Path) -> Path:
         _plot_panel(axes, title, group, strategies)
     for axes in panels[len(groups) :]:
         axes.remove()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_parent(path)
     with matplotlib.rc_context({"svg.hashsalt": "lfiw"}):
         figure.savefig(path, dpi=150)
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -69,7 +70,12 @@ class EnvRunner:
     def _reset(self) -> None:
         self.episode_seed = int(self.reset_rng.integers(2**31))
         obs, _ = self.env.reset(seed=self.episode_seed)
-        self.obs = np.asarray(obs, np.float32)
+        self._refuse_other_shape(obs)
+        self.obs = np.array(obs, np.float32)
+        if not np.isfinite(self.obs).all():
+            raise InputError(
+                f"{self.name} was reset to a non-finite obs at environment step {self.env_steps}."
+            )
         self.total_reward, self.length = 0.0, 0
         self.actions: list[np.ndarray] = []  # of this episode, to replay it after a restart
 
@@ -88,18 +94,20 @@ class EnvRunner:
             ended = self._step(action, rows[index])
             if ended is not None:
                 episodes.append(ended)
-        self._refuse_non_finite(rows)
-        self.env_steps += count
         return Collected(rows, episodes)
 
     def _step(self, action: np.ndarray, row: np.ndarray) -> Episode | None:
         obs, reward, terminated, truncated, _ = self.env.step(self.scale.to_env(action))
+        self.env_steps += 1
+        self._refuse_other_shape(obs)
         columns = self.columns
         row[columns.obs] = self.obs
         row[columns.action] = action
         row[columns.reward] = reward
         row[columns.discount] = 0.0 if terminated else 1.0
         row[columns.next_obs] = obs
+        if not math.isfinite(row.sum()):
+            self._refuse_non_finite(row)
         self.obs = row[columns.next_obs].copy()
         self.total_reward += float(reward)
         self.length += 1
@@ -110,20 +118,20 @@ class EnvRunner:
         self._reset()
         return ended
 
-    def _refuse_non_finite(self, rows: np.ndarray) -> None:
-        finite = np.isfinite(rows)
-        if finite.all():
-            return
-        index = int(np.argmin(finite.all(axis=1)))
-        bad = next(
-            name
-            for name, column in self.columns._asdict().items()
-            if not np.all(finite[index, column])
-        )
-        raise InputError(
-            f"{self.name} produced a non-finite {bad} at environment step "
-            f"{self.env_steps + index + 1}."
-        )
+    def _refuse_non_finite(self, row: np.ndarray) -> None:
+        for name, column in self.columns._asdict().items():
+            if not np.all(np.isfinite(row[column])):
+                raise InputError(
+                    f"{self.name} produced a non-finite {name} at environment step "
+                    f"{self.env_steps}."
+                )
+
+    def _refuse_other_shape(self, obs: Any) -> None:
+        if np.shape(obs) != (self.spec.obs_size,):
+            raise InputError(
+                f"{self.name} returned an observation of shape {np.shape(obs)} where its space "
+                f"says {(self.spec.obs_size,)}, at environment step {self.env_steps}."
+            )
 
     def state(self) -> RunnerState:
         return RunnerState(

@@ -142,6 +142,8 @@ class RunLog:
             for tag in TENSORBOARD_TAGS.get(name, (f"train/{name}",)):
                 if isinstance(value, list):
                     for index, element in enumerate(value):
+                        if element is None:
+                            continue
                         self._boards[seed].add_scalar(f"{tag}_{index}", element, env_steps)
                 else:
                     self._boards[seed].add_scalar(tag, value, env_steps)
@@ -164,7 +166,7 @@ def write_json(path: Path, value: Any) -> None:
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
+    save_file({name: np.array(array, order="C") for name, array in arrays.items()}, temporary)
     temporary.replace(path)
 
 
@@ -188,9 +190,26 @@ def read_config(run: str | Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
-    if not isinstance(content, dict) or "config" not in content:
+    if not _is_configuration(content):
         raise InputError(f"{path} is not the configuration of a run.")
-    return content
+    return dict(content)
+
+
+def _is_configuration(content: Any) -> bool:
+    try:
+        config = content["config"]
+        named = isinstance(config["env"]["id"], str) and isinstance(config["agent"]["name"], str)
+        return named and isinstance(config["seeds"], list)
+    except (KeyError, TypeError):
+        return False
+
+
+def make_parent(path: Path) -> None:
+    """The folder that a file goes to, or a sentence."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
 
 
 def read_metrics(run: str | Path, kind: str | None = None) -> list[Row]:

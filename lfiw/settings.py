@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 import dataclasses
 import math
+import numbers
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from lfiw.errors import InputError, nearest
@@ -75,22 +76,29 @@ def _check_number(
     at_least: float | None,
     at_most: float | None,
 ) -> None:
+    shown = f"{number:g}" if isinstance(number, float) else str(number)
     if not math.isfinite(number):
-        raise InputError(f"{name} must be finite, not {number}.")
+        raise InputError(f"{name} must be finite, not {shown}.")
     if above is not None and not number > above:
-        raise InputError(f"{name} must be above {above:g}, not {number}.")
+        raise InputError(f"{name} must be above {above:g}, not {shown}.")
     if at_least is not None and not number >= at_least:
-        raise InputError(f"{name} must be at least {at_least:g}, not {number}.")
+        raise InputError(f"{name} must be at least {at_least:g}, not {shown}.")
     if at_most is not None and not number <= at_most:
-        raise InputError(f"{name} must be at most {at_most:g}, not {number}.")
+        raise InputError(f"{name} must be at most {at_most:g}, not {shown}.")
 
 
 def override(config: Any, key: str, value: Any) -> Any:
-    """A copy of the config with one dotted setting replaced; text is parsed by its type."""
-    return _override(config, key, key, value)
+    """A copy of the config with one dotted setting replaced, checked against its type; text is
+    parsed."""
+    return _replace(config, key, key, value, checked=True)
 
 
-def _override(config: Any, full_key: str, key: str, value: Any) -> Any:
+def replace_unchecked(config: Any, key: str, value: Any) -> Any:
+    """The same for a value that stands for one of the right type, such as a traced array."""
+    return _replace(config, key, key, value, checked=False)
+
+
+def _replace(config: Any, full_key: str, key: str, value: Any, checked: bool) -> Any:
     head, _, rest = key.partition(".")
     if head not in {entry.name for entry in dataclasses.fields(config)}:
         known = [full_key.removesuffix(key) + name for name, _, _ in walk(config)]
@@ -98,13 +106,39 @@ def _override(config: Any, full_key: str, key: str, value: Any) -> Any:
     current = getattr(config, head)
     if not rest:
         hint = typing.get_type_hints(type(config))[head]
-        parsed = parse(full_key, value, hint) if isinstance(value, str) else value
-        return dataclasses.replace(config, **{head: parsed})
+        new = conform(full_key, value, hint) if checked else value
+        return dataclasses.replace(config, **{head: new})
     if isinstance(current, dict):
         return dataclasses.replace(config, **{head: {**current, rest: parse_literal(value)}})
     if not dataclasses.is_dataclass(current):
         raise InputError(f"Setting {head!r} has no part {rest!r}.")
-    return dataclasses.replace(config, **{head: _override(current, full_key, rest, value)})
+    part = _replace(current, full_key, rest, value, checked)
+    return dataclasses.replace(config, **{head: part})
+
+
+def conform(key: str, value: Any, hint: Any) -> Any:
+    """The value as the type of its setting; text is parsed, other types are refused."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if isinstance(value, str) and hint is not str:
+        return parse(key, value, hint)
+    if origin in (types.UnionType, typing.Union):
+        if value is None and type(None) in arguments:
+            return None
+        return conform(key, value, next(kind for kind in arguments if kind is not type(None)))
+    if origin is tuple and isinstance(value, Sequence | range):
+        return tuple(conform(key, element, arguments[0]) for element in value)
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if hint is int and number and float(value).is_integer():
+        return int(value)
+    if hint is float and number:
+        return float(value)
+    plain = origin if isinstance(origin, type) else hint
+    if plain not in (int, float, tuple) and isinstance(plain, type) and isinstance(value, plain):
+        return value
+    kind = getattr(hint, "__name__", str(hint))
+    raise InputError(f"{key} takes a value of type {kind}, not {value!r}.")
 
 
 def parse_literal(value: Any) -> Any:

@@ -63,8 +63,8 @@ def cli(tmp_path: Path, monkeypatch: Any, capfd: Any) -> Any:
     return run
 
 
-def run_process(*arguments: str, cwd: Path) -> Outcome:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+def run_process(*arguments: str, cwd: Path, **variables: str) -> Outcome:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | variables
     done = subprocess.run(
         [sys.executable, "-m", "lfiw.cli", *arguments],
         capture_output=True,
@@ -138,6 +138,13 @@ BAD_TRAIN = [
     ([ENV, "--env-steps", "many"], "env_steps takes a value of type int, not 'many'."),
     ([ENV, "--env-steps", "1e12"], "env_steps must be"),
     ([ENV, "--workers", "-1"], "workers must be at least 0, not -1."),
+    ([ENV, "--devices", "abacus"], "--devices abacus: jax sees no 'abacus' here"),
+    ([ENV, "--devices", "cpu:99"], "--devices cpu:99: choose from the"),
+    ([ENV, "--devices", "cpu:0"], "--devices cpu:0: choose from the"),
+    ([ENV, "--devices", "cpu:-1"], "--devices cpu:-1: choose from the"),
+    ([ENV, "--devices", "cpu:one"], "--devices cpu:one: choose from the"),
+    ([ENV, "--devices", "cpu:0,-1"], "--devices cpu:0,-1: choose from the"),
+    ([ENV, "--env-steps", "2e9", "--set", "buffer_size=2e9"], "This cannot fit"),
     ([ENV, "--set", "env.max_episode_steps=0"], "env.max_episode_steps must be at least 1"),
     *(([f"environments:{name}"], words) for name, words in UNSUPPORTED.items()),
 ]
@@ -194,8 +201,10 @@ def test_existing_run_is_refused(cli: Any, tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_written_is_refused(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("mine")
-    options = ("--replay", "uniform", "--env-steps", "5001")
-    assert "cannot be written" in cli("train", ENV, *options).sentence()
+    outcome = cli("train", ENV, "--env-steps", "9")
+    assert outcome.code == 2
+    assert "cannot be written" in outcome.err.splitlines()[-1]
+    assert "Traceback" not in outcome.err
     assert (tmp_path / "runs").read_text() == "mine"
 
 
@@ -265,6 +274,15 @@ def test_failure_while_running_is_a_sentence_with_code_1(tmp_path: Path) -> None
     line = outcome.err.splitlines()[-1]
     assert line.startswith("lfiw: sac-uniform stopped: environments:make_faulty produced a non-")
     assert line.endswith("next_obs at environment step 3.")
+
+
+def test_home_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+    """Compiled programs are kept where they can be; in a container that may be nowhere."""
+    (tmp_path / "file").write_text("in the way")
+    variables = {"HOME": str(tmp_path / "file"), "XDG_CACHE_HOME": str(tmp_path / "file")}
+    options = ("--replay", "uniform", "--env-steps", "9", "--workers", "0")
+    outcome = run_process("train", ENV, *options, cwd=tmp_path, **variables)
+    assert outcome.code == 0, outcome.err
 
 
 def test_evaluate_prints_a_table_or_json(cli: Any, run_folder: Path) -> None:

@@ -181,11 +181,9 @@ def test_value_too_large_for_the_ring_is_refused() -> None:
 
 
 def test_non_finite_start_is_refused() -> None:
-    """The observation of a reset is the first field of the row that follows."""
     kwargs = {"fault": "obs", "at": 0}
-    runner = EnvRunner(EnvConfig("environments:make_faulty", kwargs), seed=0)
-    with pytest.raises(InputError, match="non-finite obs at environment step 1"):
-        runner.collect(None, 4)
+    with pytest.raises(InputError, match="reset to a non-finite obs at environment step 0"):
+        EnvRunner(EnvConfig("environments:make_faulty", kwargs), seed=0)
 
 
 def test_non_finite_observation_never_reaches_the_policy() -> None:

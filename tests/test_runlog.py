@@ -230,7 +230,8 @@ def test_incomplete_configuration_is_refused(tmp_path: Path, content: str, read:
 
 
 def test_configuration_is_read_back(tmp_path: Path) -> None:
-    content = {"config": {"env": {"id": "Ant-v5"}, "seeds": [0]}, "versions": {}}
+    config = {"env": {"id": "Ant-v5"}, "agent": {"name": "sac"}, "seeds": [0]}
+    content = {"config": config, "versions": {}}
     write_json(tmp_path / "config.json", content)
     assert read_config(tmp_path) == content
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]

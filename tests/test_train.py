@@ -86,7 +86,7 @@ def test_run_folder_layout(run: Run) -> None:
     files = {str(path.relative_to(run.folder)) for path in run.folder.rglob("*") if path.is_file()}
     boards = {file for file in files if file.startswith("tensorboard/seed-")}
     assert len(boards) == 2
-    assert files - boards == {
+    assert files >= {
         "config.json",
         "metrics.jsonl",
         *(f"policies/seed-{seed}.safetensors" for seed in (0, 3)),
@@ -96,6 +96,11 @@ def test_run_folder_layout(run: Run) -> None:
             for seed in (0, 3)
         ),
     }
+    assert {file.partition("/")[0] for file in files} <= {
+        *("config.json", "metrics.jsonl", "tensorboard", "policies", "snapshots"),
+        *("checkpoints", "ring", "lock"),  # for `lfiw resume`
+    }
+    assert not [file for file in files if "tmp" in file]
 
 
 def test_evaluation_rows(run: Run) -> None:
@@ -212,7 +217,7 @@ def test_seed_alone_equals_the_seed_in_a_group(run: Run, tmp_path: Path, workers
     alone = train_small(tmp_path, seeds=(0,), workers=workers)
     assert log_of(alone) == log_of(run, seed=0)
     assert arrays_of(alone, 0) == arrays_of(run, 0)
-    assert len(arrays_of(alone, 0)) == 6
+    assert len(arrays_of(alone, 0)) >= 6
 
 
 def test_order_of_the_seeds_does_not_matter(run: Run, tmp_path: Path) -> None:
@@ -525,7 +530,7 @@ def test_command_line_trains_every_combination_in_one_go(tmp_path: Path, program
         assert folder.name in out
     other = tmp_path / "others" / FOLDER / "sac-lfiw-alone"
     assert arrays_of(other, 2) == arrays_of(folders[1], 2)
-    assert len(arrays_of(other, 2)) == 6
+    assert len(arrays_of(other, 2)) >= 6
     assert arrays_of(folders[0], 2) != arrays_of(folders[1], 2)
 
 

@@ -128,7 +128,7 @@ def test_the_largest_uniform_finds_a_drawable_slot(last: float) -> None:
     for seed in range(20):
         priorities = np.where(rng.random(700) < 0.5, rng.random(700) * 10.0 ** (seed - 10), 0.0)
         priorities[-1] = last
-        priorities[:200] = 0  # so that the first child is never a right answer
+        priorities[:200] = priorities[::BRANCHING] = 0  # the first child is never right
         tree = make_tree(priorities, capacity=900)
         largest = jnp.full((1,), np.nextafter(np.float32(1), np.float32(0)))
         slot = int(find(tree, largest)[0])
