@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -111,6 +112,10 @@ def make_config(
 def check(config: TrainConfig) -> None:
     """Raise one sentence for the first setting that cannot work."""
     check_ranges(config)
+    try:
+        json.dumps(config.env.kwargs)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"env.kwargs must be plain values that JSON can hold: {error}.") from None
     if not config.seeds:
         raise InputError("At least one seed is needed.")
     if len(set(config.seeds)) != len(config.seeds):

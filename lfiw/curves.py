@@ -65,7 +65,7 @@ def read_curves(run: Path) -> Curves:
         raise InputError(f"{run} has no evaluation of all its seeds yet.")
     return Curves(
         env=config["env"]["id"],
-        agent=config["agent"]["name"],
+        agent=config.get("agent", {}).get("name", ""),
         method=Path(run).name,
         seeds=seeds,
         env_steps=np.array(complete),

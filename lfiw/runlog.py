@@ -198,8 +198,7 @@ def read_config(run: str | Path) -> dict[str, Any]:
 def _is_configuration(content: Any) -> bool:
     try:
         config = content["config"]
-        named = isinstance(config["env"]["id"], str) and isinstance(config["agent"]["name"], str)
-        return named and isinstance(config["seeds"], list)
+        return isinstance(config["env"]["id"], str) and isinstance(config["seeds"], list)
     except (KeyError, TypeError):
         return False
 

@@ -76,15 +76,14 @@ def _check_number(
     at_least: float | None,
     at_most: float | None,
 ) -> None:
-    shown = f"{number:g}" if isinstance(number, float) else str(number)
     if not math.isfinite(number):
-        raise InputError(f"{name} must be finite, not {shown}.")
+        raise InputError(f"{name} must be finite, not {number}.")
     if above is not None and not number > above:
-        raise InputError(f"{name} must be above {above:g}, not {shown}.")
+        raise InputError(f"{name} must be above {above:g}, not {number}.")
     if at_least is not None and not number >= at_least:
-        raise InputError(f"{name} must be at least {at_least:g}, not {shown}.")
+        raise InputError(f"{name} must be at least {at_least:g}, not {number}.")
     if at_most is not None and not number <= at_most:
-        raise InputError(f"{name} must be at most {at_most:g}, not {shown}.")
+        raise InputError(f"{name} must be at most {at_most:g}, not {number}.")
 
 
 def override(config: Any, key: str, value: Any) -> Any:

@@ -146,7 +146,7 @@ def _refuse_clashes(folders: Sequence[Path]) -> None:
     for folder in folders:
         if folders.count(folder) > 1:
             raise InputError(f"Two of the methods would be written to {folder}.")
-        if folder.exists() and any(folder.iterdir()):
+        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
             raise InputError(
                 f"{folder} already holds a run; choose another --out or --label, or remove it."
             )

@@ -159,7 +159,7 @@ def test_walk_names_every_setting() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("engine.power", 0, "engine.power must be above 0, not 0."),
+        ("engine.power", 0, "engine.power must be above 0, not 0.0."),
         ("engine.power", -1.0, "engine.power must be above 0, not -1.0."),
         ("engine.power", float("nan"), "engine.power must be finite, not nan."),
         ("engine.power", float("inf"), "engine.power must be finite, not inf."),

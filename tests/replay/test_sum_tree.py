@@ -121,18 +121,21 @@ def test_draws_are_proportional_over_three_levels() -> None:
     assert_proportional(draw_counts(tree), priorities)
 
 
-@pytest.mark.parametrize("last", [1e-8, 1.0])
-def test_the_largest_uniform_finds_a_drawable_slot(last: float) -> None:
-    # Rounding can push the sought sum past the end of a level.
+@pytest.mark.parametrize("drawable", [[3, 4], [3, 700], [130, 131, 300], [899]])
+def test_a_point_past_the_end_finds_the_last_drawable_slot(drawable: list[int]) -> None:
+    # Levels add up in different orders, so rounding can push the sought sum past the end of
+    # one; a uniform of 1 does the same.
+    tree = write(init_tree(1000), jnp.array(drawable), jnp.full(len(drawable), 0.1))
+    assert find(tree, jnp.ones(1))[0] == drawable[-1]
+
+
+def test_the_largest_uniform_finds_a_drawable_slot() -> None:
     rng = np.random.default_rng(0)
+    largest = jnp.full((1,), np.nextafter(np.float32(1), np.float32(0)))
     for seed in range(20):
         priorities = np.where(rng.random(700) < 0.5, rng.random(700) * 10.0 ** (seed - 10), 0.0)
-        priorities[-1] = last
-        priorities[:200] = priorities[::BRANCHING] = 0  # the first child is never right
         tree = make_tree(priorities, capacity=900)
-        largest = jnp.full((1,), np.nextafter(np.float32(1), np.float32(0)))
-        slot = int(find(tree, largest)[0])
-        assert tree[-1][slot] > 0
+        assert tree[-1][int(find(tree, largest)[0])] > 0
 
 
 def test_of_duplicates_the_largest_wins() -> None:
