@@ -112,10 +112,13 @@ def make_config(
 def check(config: TrainConfig) -> None:
     """Raise one sentence for the first setting that cannot work."""
     check_ranges(config)
-    try:
-        json.dumps(config.env.kwargs)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"env.kwargs must be plain values that JSON can hold: {error}.") from None
+    for name, value in config.env.kwargs.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"env.kwargs.{name} must be a plain value that JSON can hold, not {value!r}."
+            ) from None
     if not config.seeds:
         raise InputError("At least one seed is needed.")
     if len(set(config.seeds)) != len(config.seeds):

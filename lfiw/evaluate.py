@@ -95,8 +95,10 @@ def record_run(
         fps = env.metadata.get("render_fps", 30)
     finally:
         env.close()
-    options: dict[str, Any] = {"macro_block_size": 2} if path.suffix.lower() == ".mp4" else {}
-    imageio.mimsave(path, frames, fps=fps, **options)
+    options = {"fps": fps, "macro_block_size": 2}
+    if path.suffix.lower() == ".gif":
+        options = {"duration": 1000 / fps}
+    imageio.mimsave(path, frames, **options)
     return path, total_reward, len(frames) - 1
 
 

@@ -3,14 +3,16 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from programs import BATCH, SPEC, active, bits, random_rows, same_bits, train_config
+from programs import BATCH, CAPACITY, SPEC, active, bits, random_rows, same_bits, train_config
 
 import lfiw.group
 from lfiw.agents.sac import SacConfig
+from lfiw.checkpoint import Damaged
 from lfiw.config import TrainConfig
-from lfiw.group import Group, Shard, place_runs
+from lfiw.group import Group, Shard, place_runs, ring_rows
 from lfiw.learner import traced_settings
 from lfiw.policy import NumpyPolicy
 from lfiw.replay.lfiw import LfiwConfig
@@ -173,3 +175,36 @@ def test_runs_keep_their_own_rows(together: Trained, batched: Trained) -> None:
 def test_former_states_give_their_memory_away(together: Trained, batched: Trained) -> None:
     for state in together.former_states + batched.former_states:
         assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state))
+
+
+@pytest.mark.parametrize("kind", ["together", "batched"])
+def test_a_group_comes_back_from_its_export(kind: str, request: pytest.FixtureRequest) -> None:
+    group: Group = request.getfixturevalue(kind).group
+    before = jax.device_get([bits(state) for state in group.states])
+    exported = group.export()
+    assert len(exported) == len(SEEDS)
+    ring_size = CAPACITY * SPEC.row_size
+    assert all(array.size < ring_size / 2 for run in exported for array in run.values())
+    group.states = jax.tree.map(jnp.zeros_like, group.states)
+    assert not same_bits(group.states, before)
+    group.restore(exported, list(ROWS), num_rows=300)
+    assert same_bits(group.states, before)
+    group.learn(env_steps=300, updates=8)  # it learns on, and the next test finds it as it was
+    assert not same_bits(group.states, before)
+    group.restore(exported, list(ROWS), num_rows=300)
+
+
+def test_rows_come_back_to_their_slots() -> None:
+    newest = np.array([[4.0], [5.0], [6.0]], np.float32)
+    # The last three of six rows went to slots 3, 0 and 1 of four.
+    np.testing.assert_array_equal(ring_rows(newest, 6, 4)[:, 0], [5.0, 6.0, 0.0, 4.0])
+    np.testing.assert_array_equal(ring_rows(newest, 3, 4)[:, 0], [4.0, 5.0, 6.0, 0.0])
+
+
+def test_a_state_of_another_shape_is_refused(together: Trained) -> None:
+    group = together.group
+    exported = group.export()
+    name = next(name for name, array in exported[0].items() if array.ndim == 2)
+    exported[0][name] = exported[0][name][:-1]
+    with pytest.raises(Damaged, match="checkpoint"):
+        group.restore(exported, list(ROWS), num_rows=300)

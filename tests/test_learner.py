@@ -94,7 +94,6 @@ def test_a_call_makes_its_updates(sac: Program, td3: Program) -> None:
     [
         (SacConfig, UniformConfig, False),
         (SacConfig, LfiwConfig, True),
-        (Td3Config, UniformConfig, True),
     ],
 )
 def test_two_calls_equal_one_of_twice_the_length(

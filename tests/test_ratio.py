@@ -16,15 +16,13 @@ POINTS = jnp.linspace(-1.5, 2.0, 15)[:, None]
 
 
 def train(ratio: Ratio, shift: float, updates: int = 400, batch: int = 512) -> RatioState:
-    def update(state: RatioState, key: Array) -> tuple[RatioState, None]:
-        slow, fast = jax.random.normal(key, (2, batch, 1))
+    def update(state: RatioState, data: Array) -> tuple[RatioState, None]:
+        slow, fast = data
         return ratio.update(state, slow, fast + shift)[0], None
 
-    key_init, key_data = jax.random.split(jax.random.key(0))
-    keys = jax.random.split(key_data, updates)
-    return jax.jit(lambda state: jax.lax.scan(update, state, keys)[0])(
-        quick_jit(ratio.init)(key_init)
-    )
+    data = np.random.default_rng(0).standard_normal((updates, 2, batch, 1), np.float32)
+    state = quick_jit(ratio.init)(jax.random.key(0))
+    return jax.jit(lambda state, data: jax.lax.scan(update, state, data)[0])(state, data)
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES)
@@ -149,7 +147,7 @@ def test_ratios_are_clipped_from_above(transform: str, expected: list[float]) ->
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("batch", [16, 100, 256])
+@pytest.mark.parametrize("batch", [100, 256])
 def test_infinite_temperature_gives_ones_exactly(transform: str, batch: int) -> None:
     weights = ratio_weights(jnp.linspace(-50, 50, batch), 1e30, transform)
     np.testing.assert_array_equal(weights, 1.0)

@@ -95,13 +95,13 @@ def test_draws_by_hand_over_two_levels() -> None:
 @pytest.mark.parametrize(
     "priorities",
     [
-        np.array([0.0, 1.0, 0.0, 2.0, 3.0, 0.0]),
+        np.append([0.0, 1.0, 0.0, 2.0, 3.0], np.zeros(295)),
         np.arange(300.0) % 7,
         np.arange(300.0) % 7 * 1e-8,
         np.arange(300.0) % 7 * 1e8,
-        np.logspace(-8, 8, 200),
+        np.logspace(-8, 8, 300),
         np.where(np.arange(300) % 2 == 0, 1e-8, 1e8),
-        np.append(np.zeros(400), [1e-8, 0.0, 3e-8]),
+        np.append(np.zeros(297), [1e-8, 0.0, 3e-8]),
     ],
     ids=["few", "many", "tiny", "huge", "spread", "mixed", "late"],
 )
