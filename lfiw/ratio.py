@@ -63,7 +63,8 @@ def ratio_weights(
         logits = jnp.minimum(logits, jnp.log(max_ratio))
     scaled = logits / temperature
     log_weights = jax.nn.log_sigmoid(scaled) if transform == "sigmoid" else scaled
-    return jax.nn.softmax(log_weights) * logits.shape[0]
+    unscaled = jnp.exp(log_weights - jnp.max(log_weights))
+    return unscaled * (logits.shape[0] / jnp.sum(unscaled))  # exactly one where all are equal
 
 
 def make_ratio(config: RatioConfig, input_size: int, default_learning_rate: float) -> Ratio:

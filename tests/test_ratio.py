@@ -158,3 +158,10 @@ def test_weights_carry_no_gradient(transform: str) -> None:
     logits = jnp.array([0.0, 1.0, -2.0])
     gradient = jax.grad(lambda z: jnp.sum(jnp.arange(3.0) * ratio_weights(z, 1.0, transform)))
     np.testing.assert_array_equal(gradient(logits), 0.0)
+
+
+@pytest.mark.parametrize("batch", [41, 97, 249])
+def test_equal_weights_are_exactly_one_for_every_batch_size(batch: int) -> None:
+    """(1 / B) * B is not 1 in float32 for these sizes."""
+    weights = ratio_weights(jnp.linspace(-50, 50, batch), 1e30, "power")
+    np.testing.assert_array_equal(weights, 1.0)
