@@ -65,7 +65,7 @@ def range_text(owner: type[Any], entry: dataclasses.Field[Any]) -> str:
         return " | ".join(get_args(hint))
     words = {"above": ">", "at_least": ">=", "at_most": "<="}
     limits = entry.metadata.get("limits") or {}
-    parts = [f"{words[name]} {value:g}" for name, value in limits.items() if value is not None]
+    parts = [f"{words[name]} {value:.10g}" for name, value in limits.items() if value is not None]
     return " ".join([getattr(hint, "__name__", str(hint)), *parts])
 
 
@@ -79,11 +79,11 @@ def _check_number(
     if not math.isfinite(number):
         raise InputError(f"{name} must be finite, not {number}.")
     if above is not None and not number > above:
-        raise InputError(f"{name} must be above {above:g}, not {number}.")
+        raise InputError(f"{name} must be above {above:.10g}, not {number}.")
     if at_least is not None and not number >= at_least:
-        raise InputError(f"{name} must be at least {at_least:g}, not {number}.")
+        raise InputError(f"{name} must be at least {at_least:.10g}, not {number}.")
     if at_most is not None and not number <= at_most:
-        raise InputError(f"{name} must be at most {at_most:g}, not {number}.")
+        raise InputError(f"{name} must be at most {at_most:.10g}, not {number}.")
 
 
 def override(config: Any, key: str, value: Any) -> Any:
