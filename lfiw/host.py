@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 from importlib import metadata
 from pathlib import Path
 
@@ -43,6 +44,12 @@ def _cgroup_available() -> int | None:
         except (OSError, ValueError):  # no such file, or `max`
             continue
     return None
+
+
+def free_disk(folder: Path) -> int:
+    """Bytes that are free where a folder is, or will be made."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(existing).free
 
 
 def cpu_model() -> str:

@@ -93,6 +93,7 @@ class GroupTrainer:
         self.next_snapshot = 0
         self.phase: Phase | None = None
         self.saved_at = time.monotonic()
+        self.last_saved: dict[str, Any] = {}
 
     def run(
         self,
@@ -267,12 +268,19 @@ class GroupTrainer:
                     arrays[run] |= {f"phase.{index}.{name}": v for name, v in metrics.items()}
         files = {f"seed-{seed}.safetensors": a for seed, a in zip(seeds, arrays, strict=True)}
         save_checkpoint(self.folder, checkpoint_name(self.env_steps, self.updates), facts, files)
+        self._drop_rows_before(self.last_saved)  # the older one of the two that are kept
+        self.last_saved = facts
         self.saved_at = time.monotonic()
+
+    def _drop_rows_before(self, facts: dict[str, Any]) -> None:
+        for seed, segments in zip(self.config.seeds, self.segments, strict=True):
+            if facts:
+                segments.drop_before(facts["segments"][str(seed)], self.config.capacity)
 
     def _restore(self, checkpoint: Checkpoint | None, allow_inexact: bool) -> None:
         if checkpoint is None:
             return
-        facts = checkpoint.facts
+        facts = self.last_saved = checkpoint.facts
         self.env_steps, self.updates = facts["env_steps"], facts["updates"]
         self.phase_start, self.next_snapshot = facts["phase_start"], facts["next_snapshot"]
         self.progress.env_steps, self.progress.updates = self.env_steps, self.updates

@@ -29,7 +29,7 @@ from lfiw.env_config import EnvConfig
 from lfiw.envs import probe_env
 from lfiw.errors import InputError, RunError
 from lfiw.group import place_runs
-from lfiw.host import usable_cores, versions
+from lfiw.host import free_disk, usable_cores, versions
 from lfiw.learner import state_bytes
 from lfiw.progress import show_progress
 from lfiw.runlog import Row, read_metrics, run_folder, write_json
@@ -124,6 +124,8 @@ def run_jobs(
         for job, (spec, _) in zip(jobs, probed, strict=True)
     )
     say(check_memory(needed, chosen))
+    # The newest rows and the two checkpoints that are kept take as much as the state does.
+    check_disk(needed, [job.folder for job in jobs])
     for job in jobs:
         for warning in warnings(job.config):
             say(f"Note: {warning}")
@@ -140,6 +142,15 @@ def run_jobs(
         num_workers = usable_cores() if workers is None else workers
         _train_side_by_side(jobs, trainers, num_workers, console)
     return [Run(job.folder, job.config) for job in jobs]
+
+
+def check_disk(needed: int, folders: Sequence[Path]) -> None:
+    """Refuse what would fill the disk in the middle of training."""
+    free = min(free_disk(folder) for folder in folders)
+    if needed > free:
+        raise InputError(
+            f"This cannot fit on the disk: {needed / 1e9:.2f} GB needed, {free / 1e9:.2f} GB free."
+        )
 
 
 def _refuse_clashes(folders: Sequence[Path]) -> None:

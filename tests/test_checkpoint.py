@@ -205,3 +205,18 @@ def test_new_segments_replace_what_an_abandoned_start_left(tmp_path: Path) -> No
     facts = fresh.facts()
     fresh.close()
     np.testing.assert_array_equal(Segments(tmp_path, 2).restore(facts, 9), rows(0, 4))
+
+
+def test_segments_that_no_checkpoint_needs_are_dropped(tmp_path: Path) -> None:
+    """Of 3 segments and 10 rows, the newest SEGMENT_ROWS rows lie in the last two files."""
+    written = Segments(tmp_path, 2)
+    written.append(rows(0, 3 * SEGMENT_ROWS + 10))
+    facts = written.facts()
+    written.drop_before(facts, SEGMENT_ROWS)
+    written.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "rows-000002.f32",
+        "rows-000003.f32",
+    ]
+    newest = Segments(tmp_path, 2).restore(facts, SEGMENT_ROWS)
+    np.testing.assert_array_equal(newest, rows(0, 3 * SEGMENT_ROWS + 10)[-SEGMENT_ROWS:])

@@ -16,6 +16,7 @@ import lfiw
 from lfiw.checkpoint import list_checkpoints
 from lfiw.errors import InputError
 from lfiw.resume import resume
+from lfiw.training import check_disk
 
 ENV = "environments:make_point"
 TIME_FIELDS = {"wall_seconds", "steps_per_second"}
@@ -137,3 +138,9 @@ def test_other_versions_are_refused_with_the_list(finished: Path) -> None:
 def test_a_shorter_run_cannot_be_asked_for(finished: Path) -> None:
     with pytest.raises(InputError, match="less than"):
         resume([finished], env_steps=10, quiet=True)
+
+
+def test_disk_that_cannot_hold_the_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot fit"):
+        check_disk(10**18, [tmp_path / "not" / "there" / "yet"])
+    check_disk(1, [tmp_path])
