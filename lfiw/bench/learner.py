@@ -45,7 +45,9 @@ def update_flops(config: TrainConfig, spec: EnvSpec) -> float:
     critic, critic_back = passes((pair, *hidden, 1), batch)
     critic_part = actor + 2 * critic + 2 * (critic + critic_back)
     critics_seen = 2 if config.agent.name == "sac" else 1
-    actor_part = actor + actor_back + critics_seen * 2 * critic
+    # The policy's gradient passes through the critics to the actions, not to the observations.
+    to_actions = 2 * critic - 2 * batch * spec.obs_size * hidden[0]
+    actor_part = actor + actor_back + critics_seen * to_actions
     total = critic_part + actor_part / getattr(config.agent, "policy_delay", 1)
     if config.replay.name == "lfiw":
         total += sum(passes((pair, *config.replay.hidden_sizes, 1), 2 * batch))

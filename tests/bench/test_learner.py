@@ -28,12 +28,12 @@ def test_operations_of_one_layer_by_hand() -> None:
     """Hidden size 1, batch 1, D = A = 1; a product of an m x n matrix costs 2 m n.
 
     TD3's actor 1-1-1: forward 4, gradient by weights 4, by the hidden layer 2. A critic
-    2-1-1: forward 6, gradient by weights 6, by the hidden layer 2, by its input 4.
+    2-1-1: forward 6, gradient by weights 6, by the hidden layer 2, by its action 2.
     Critics: target actor 4, two targets 12, two differentiated 2 (6 + 6 + 2) = 28: 44.
-    Policy, every second time: actor 4 + 6, one critic 6 + 6: 22.
+    Policy, every second time: actor 4 + 6, one critic 6 + 4: 20.
     """
     config = make_config("any", "td3", "uniform", **{"agent.hidden_sizes": (1,), "batch_size": 1})
-    assert update_flops(config, EnvSpec(1, 1)) == 44 + 22 / 2
+    assert update_flops(config, EnvSpec(1, 1)) == 44 + 20 / 2
 
 
 def test_rows() -> None:
