@@ -19,7 +19,7 @@ from lfiw.config import TrainConfig
 from lfiw.learner import LearnerState, make_learner, traced_settings
 from lfiw.types import Clock, EnvSpec, Metrics
 
-# Independent kernels of an update run side by side: 1.2x for 5 runs and 1.15x for 35 (H200).
+# Independent kernels of an update run side by side (docs/performance.md has figures).
 GPU_OPTIONS: dict[str, Any] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
 # Products this small gain nothing from a second thread, and bits no longer depend on threads.
 CPU_OPTIONS: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
@@ -147,6 +147,8 @@ class Group:
                     values = [
                         ring_rows(rows[run], num_rows, self.config.capacity) for run in chosen
                     ]
+                elif (counter := ring_counter(name, num_rows, self.config.capacity)) is not None:
+                    values = [counter] * len(chosen)
                 else:
                     values = [runs[run][name] for run in chosen]
                 array = np.stack(values) if self._batched else values[0]
@@ -181,6 +183,16 @@ def ring_rows(newest: np.ndarray, num_rows: int, capacity: int) -> np.ndarray:
     rows = np.zeros((capacity, newest.shape[1]), np.float32)
     rows[np.arange(num_rows - len(newest), num_rows) % capacity] = newest
     return rows
+
+
+def ring_counter(name: str, num_rows: int, capacity: int) -> np.ndarray | None:
+    """The ring's head or size after `num_rows`: an extended run has a larger ring than the one
+    that was exported, and its counters then differ."""
+    if name.startswith("replay") and name.endswith(".head"):
+        return np.array(num_rows % capacity, np.int32)
+    if name.startswith("replay") and name.endswith(".size"):
+        return np.array(min(num_rows, capacity), np.int32)
+    return None
 
 
 def _leaf_name(path: Any) -> str:

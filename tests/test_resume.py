@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import load_file
 
 import lfiw
 from lfiw.checkpoint import list_checkpoints
 from lfiw.errors import InputError
+from lfiw.group import ring_counter
 from lfiw.resume import resume
 from lfiw.training import check_disk
 
@@ -120,6 +122,19 @@ def test_extended_run_goes_on(finished: Path) -> None:
     assert after[-1]["env_steps"] == 300
     config = json.loads((finished / "config.json").read_text())["config"]
     assert (config["env_steps"], config["schedule_env_steps"]) == (300, 200)
+
+
+def test_extended_ring_goes_on_where_it_ended(finished: Path) -> None:
+    """The first 200 rows filled their ring, so its head was back at slot 0; in the ring of the
+    extended run it must stand behind them, or empty slots would be drawn."""
+    resume([finished], env_steps=360, quiet=True)
+    newest = list_checkpoints(finished)[0] / "seed-0.safetensors"
+    arrays = load_file(newest)
+    assert arrays["learner.replay.size"] == 360
+    assert arrays["learner.replay.head"] == 0  # 360 rows in 360 slots
+    restored = [ring_counter(f"replay.{name}", 200, 360) for name in ("head", "size")]
+    assert restored == [200, 200]
+    assert [ring_counter(f"replay.{name}", 500, 360) for name in ("head", "size")] == [140, 360]
 
 
 def test_other_versions_are_refused_with_the_list(finished: Path) -> None:
