@@ -96,9 +96,8 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
         ring = base.ring(state.base)
         fast = inputs(ring, recent_slots(noise.fast, ring, config.fast_size))
         slow = drawn_inputs = jnp.concatenate([drawn.batch.obs, drawn.batch.action], axis=-1)
-        if (
-            noise.slow is not None
-        ):  # the ratio is defined against the slow memory, not against PER's draw
+        if noise.slow is not None:
+            # The ratio is defined against the slow memory, not against what PER draws.
             slow = inputs(ring, recent_slots(noise.slow, ring, ring.size))
         ratio_state, slow_logits, fast_logits = ratio.update(state.ratio, slow, fast)
         logits = ratio.logits(state.ratio, drawn_inputs) if prioritised else slow_logits
