@@ -27,11 +27,22 @@ class LearnerState(NamedTuple):
     key: Array
 
 
+class CycleInputs(NamedTuple):
+    """What the cycles of a call need from outside: [cycles, ...]."""
+
+    start: Array  # the count of updates before the cycle
+    noise: Any  # [cycles, period, ...]
+
+
 class Learner(NamedTuple):
     """Pure functions of one run. `scalars` are its traced settings."""
 
     init: Callable[[Scalars, Array], LearnerState]  # (scalars, seed)
     add: Callable[[LearnerState, Array], LearnerState]  # (state, packed rows)
+    # A call of updates is `prepare`, a scan of `cycle`, and `summarise`.
+    prepare: Callable[[LearnerState, Scalars, Clock], CycleInputs]
+    cycle: Callable[[LearnerState, Scalars, Clock, CycleInputs], tuple[LearnerState, Any]]
+    summarise: Callable[[Scalars, Any], Metrics]
     # (state, scalars, clock) -> (state, metrics averaged over the call's updates)
     learn: Callable[[LearnerState, Scalars, Clock], tuple[LearnerState, Metrics]]
     # Both only pick arrays, so they serve one run and a batch of runs alike.
@@ -117,13 +128,26 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
         _, replay = parts({})
         return state._replace(replay=replay.add(state.replay, rows))
 
-    def learn(state: LearnerState, scalars: Scalars, clock: Clock) -> tuple[LearnerState, Metrics]:
+    def prepare(state: LearnerState, scalars: Scalars, clock: Clock) -> CycleInputs:
         agent, replay = parts(scalars)
 
         def draw(update: Array) -> Any:
             # Keys are a function of the count of updates, so a resumed run draws the same.
             key_replay, key_agent = jax.random.split(jax.random.fold_in(state.key, update))
             return replay.draw(key_replay), agent.draw(key_agent)
+
+        count = updates_in_call(config, agent.period)
+        updates = clock.updates + jnp.arange(count)
+        by_cycle = (count // agent.period, agent.period)
+        noise = jax.tree.map(
+            lambda values: values.reshape(*by_cycle, *values.shape[1:]), jax.vmap(draw)(updates)
+        )
+        return CycleInputs(updates[:: agent.period], noise)
+
+    def cycle(
+        state: LearnerState, scalars: Scalars, clock: Clock, inputs: CycleInputs
+    ) -> tuple[LearnerState, list[Any]]:
+        agent, replay = parts(scalars)
 
         def update(
             state: LearnerState, noise: Any, clock: Clock, turn: int
@@ -134,17 +158,19 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
             replay_state = replay.feedback(replay_state, sample, td_errors)
             return LearnerState(agent_state, replay_state, state.key), (trace, replay_trace)
 
-        def cycle(state: LearnerState, noise: Any) -> tuple[LearnerState, list[Any]]:
-            start, noise = noise
-            traces = []
+        traces = []
+        with jax.default_matmul_precision(config.matmul_precision):
             for turn in range(agent.period):
-                turn_noise = jax.tree.map(lambda values, turn=turn: values[turn], noise)
-                turn_clock = clock._replace(updates=start + turn)
+                turn_noise = jax.tree.map(lambda values, turn=turn: values[turn], inputs.noise)
+                turn_clock = clock._replace(updates=inputs.start + turn)
                 state, trace = update(state, turn_noise, turn_clock, turn)
                 traces.append(trace)
-            return state, traces
+        return state, traces
 
-        def metrics(traces: list[tuple[Trace, Trace]]) -> Metrics:
+    def summarise(scalars: Scalars, traces: list[tuple[Trace, Trace]]) -> Metrics:
+        agent, replay = parts(scalars)
+
+        def of_cycle(traces: list[tuple[Trace, Trace]]) -> Metrics:
             """Means over the cycle's updates; a delayed policy loss is there only once."""
             turns = [agent.metrics(mine) | replay.metrics(theirs) for mine, theirs in traces]
             names = dict.fromkeys(name for turn in turns for name in turn)
@@ -153,16 +179,12 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
                 for name in names
             }
 
-        count = updates_in_call(config, agent.period)
-        updates = clock.updates + jnp.arange(count)
-        by_cycle = (count // agent.period, agent.period)
-        noise = jax.tree.map(
-            lambda values: values.reshape(*by_cycle, *values.shape[1:]), jax.vmap(draw)(updates)
-        )
-        starts = updates[:: agent.period]
-        with jax.default_matmul_precision(config.matmul_precision):
-            state, traces = scan_packed(cycle, state, (starts, noise))
-        return state, jax.tree.map(lambda x: jnp.mean(x, axis=0), jax.vmap(metrics)(traces))
+        return jax.tree.map(lambda x: jnp.mean(x, axis=0), jax.vmap(of_cycle)(traces))
+
+    def learn(state: LearnerState, scalars: Scalars, clock: Clock) -> tuple[LearnerState, Metrics]:
+        inputs = prepare(state, scalars, clock)
+        state, traces = scan_packed(lambda s, x: cycle(s, scalars, clock, x), state, inputs)
+        return state, summarise(scalars, traces)
 
     def policy(state: LearnerState, scalars: Scalars) -> dict[str, Array]:
         agent, _ = parts(scalars)
@@ -176,4 +198,13 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
             arrays |= named_arrays(network, name)
         return arrays
 
-    return Learner(init=init, add=add, learn=learn, policy=policy, snapshot=snapshot)
+    return Learner(
+        init=init,
+        add=add,
+        prepare=prepare,
+        cycle=cycle,
+        summarise=summarise,
+        learn=learn,
+        policy=policy,
+        snapshot=snapshot,
+    )
