@@ -21,7 +21,7 @@ from tensorboardX import SummaryWriter
 from lfiw.errors import InputError
 from lfiw.policy import policy_file
 
-TENSORBOARD_EVERY_ENV_STEPS = 1000  # thins the derived files, never metrics.jsonl
+TENSORBOARD_EVERY_ENV_STEPS = 5000  # thins the derived files, never metrics.jsonl
 
 # Both usual families of names, so that existing dashboards work.
 TENSORBOARD_TAGS = {
