@@ -176,7 +176,7 @@ def _create(trainer: GroupTrainer) -> None:
                 {"device": str(shard.device), "seeds": list(config.seeds[shard.runs])}
                 for shard in shards
             ],
-            "versions": versions(),
+            "versions": versions(config.env.backend),
             "hardware": hardware(trainer.devices),
             "command": sys.argv,
         }
