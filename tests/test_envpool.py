@@ -1,6 +1,7 @@
 """EnvPool's tasks against Gymnasium's, and the promises of a run when EnvPool steps it."""
 
 import importlib.util
+import itertools
 import json
 import random
 import signal
@@ -114,6 +115,20 @@ def test_termination_at_the_time_limit_counts_as_termination() -> None:
 
 
 @needs_envpool
+def test_episode_depends_on_its_seed_and_actions_alone() -> None:
+    env = make_env(on_envpool("Hopper-v5"))
+
+    def episode(seed: int) -> np.ndarray:
+        start, _ = env.reset(seed=seed)
+        return np.stack([start, *(env.step(np.ones(3, np.float32))[0] for _ in range(5))])
+
+    first, second, third = episode(1), episode(2), episode(3)
+    np.testing.assert_array_equal([episode(3), episode(1), episode(2)], [third, first, second])
+    for one, other in itertools.combinations((first[0], second[0], third[0]), 2):
+        assert not np.any(one == other)
+
+
+@needs_envpool
 def test_runner_is_restored_in_its_second_episode() -> None:
     runner = EnvRunner(on_envpool("Hopper-v5"), seed=3)
     while not runner.collect(None, 1).episodes:
@@ -124,7 +139,7 @@ def test_runner_is_restored_in_its_second_episode() -> None:
     rest = runner.collect(None, 100)
     assert rest.episodes
     other = EnvRunner(on_envpool("Hopper-v5"), seed=4)
-    other.collect(None, 30)
+    other.collect(None, 200)
     other.restore(state, allow_inexact=False)
     again = other.collect(None, 100)
     np.testing.assert_array_equal(again.rows, rest.rows)
