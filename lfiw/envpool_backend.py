@@ -1,6 +1,7 @@
 """Environments of EnvPool with the interface of Gymnasium. No jax here.
 
-EnvPool steps MuJoCo in C++, in a thread of its own, with the MuJoCo that it brings.
+EnvPool steps MuJoCo in C++, in a thread of its own, with the MuJoCo that it brings. It imports
+jax where that is installed, but starts none of its devices.
 """
 
 from __future__ import annotations
