@@ -50,6 +50,9 @@ class Train:
     per core)."""
     devices: str | None = None
     """Devices that train: cpu, gpu, cpu:2 (the first two) or gpu:0,2 (default: all)."""
+    env_backend: str = "gymnasium"
+    """What steps environments: gymnasium, or envpool (install lfiw[envpool]) for some MuJoCo
+    tasks."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Further settings, such as replay.temperature=2.5 or env.kwargs.NAME=VALUE; `lfiw
     settings` lists them all."""
@@ -73,7 +76,7 @@ class Train:
     def configs(self) -> list[TrainConfig]:
         from lfiw.config import make_config
 
-        general: dict[str, Any] = {"seeds": self.parse_seeds()}
+        general: dict[str, Any] = {"seeds": self.parse_seeds(), "env.backend": self.env_backend}
         if self.env_steps is not None:
             general["env_steps"] = self.env_steps
         configs = [

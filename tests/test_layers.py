@@ -21,6 +21,7 @@ HOST = (
     "collector",
     "curves",
     "env_config",
+    "envpool_backend",
     "envs",
     "errors",
     "evaluate",
