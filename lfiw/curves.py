@@ -36,10 +36,14 @@ class Curves:
         """The paper's number: each seed's best evaluation."""
         return self.returns.max(axis=1)
 
+    @property
+    def final_size(self) -> int:
+        """How many evaluations are the final ones: a tenth of the curve where it is short."""
+        return min(FINAL_EVALUATIONS, max(1, self.returns.shape[1] // 10))
+
     def final(self) -> np.ndarray:
-        """Each seed's mean over the last evaluations, a tenth of the curve where it is short."""
-        count = min(FINAL_EVALUATIONS, max(1, self.returns.shape[1] // 10))
-        return self.returns[:, -count:].mean(axis=1)
+        """Each seed's mean over the last evaluations."""
+        return self.returns[:, -self.final_size :].mean(axis=1)
 
     def area(self) -> np.ndarray:
         """Each seed's mean return over training."""
