@@ -186,6 +186,11 @@ def read_config(run: str | Path) -> dict[str, Any]:
     path = Path(run) / "config.json"
     if not path.is_file():
         raise InputError(f"{run} is not a run folder: it has no config.json.")
+    return read_config_file(path)
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """What was recorded of a run: its configuration, versions, hardware; or a sentence."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:
