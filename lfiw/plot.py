@@ -42,6 +42,11 @@ def looks(strategies: Iterable[str]) -> dict[str, tuple[str, str]]:
     }
 
 
+def plain(text: str) -> str:
+    """Text that matplotlib shows as it is, dollar signs too."""
+    return text.replace("$", r"\$")
+
+
 def new_panels(count: int) -> tuple[Figure, list[Axes]]:
     columns = min(count, PANELS_PER_ROW)
     rows = math.ceil(count / columns)
@@ -82,13 +87,13 @@ def _plot_panel(
     for curve in curves:
         colour, style = styles[curve.strategy]
         mean, deviation = curve.returns.mean(axis=0), curve.returns.std(axis=0)
-        label = f"{curve.method} ({len(curve.seeds)} seeds)"
+        label = plain(f"{curve.method} ({len(curve.seeds)} seeds)")
         marker = "o" if len(curve.env_steps) == 1 else None
         axes.plot(curve.env_steps, mean, style, color=colour, label=label, marker=marker)
         axes.fill_between(
             curve.env_steps, mean - deviation, mean + deviation, color=colour, alpha=0.18, lw=0
         )
-    axes.set_title(title)
+    axes.set_title(plain(title))
     axes.set_xlabel("environment steps")
     axes.set_ylabel("return, mean and standard deviation over seeds")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))

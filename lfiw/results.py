@@ -69,12 +69,22 @@ class Method:
         """The name in the paper's form, such as SAC + LFIW."""
         if not (self.agent and self.replay):
             return self.name
-        plain = method_title(self.agent, self.replay)
-        return f"{plain} ({self.label})" if self.label else plain
+        return _labelled(method_title(self.agent, self.replay), self.label)
+
+    @property
+    def strategy_title(self) -> str:
+        if not self.replay:
+            return self.curves.strategy
+        kind = "uniform" if self.replay == "uniform" else self.replay.upper()
+        return _labelled(kind, self.label)
 
 
 def method_title(agent: str, replay: str) -> str:
     return agent.upper() if replay == "uniform" else f"{agent.upper()} + {replay.upper()}"
+
+
+def _labelled(title: str, label: str) -> str:
+    return f"{title} ({label})" if label else title
 
 
 def read_methods(paths: Sequence[str | Path]) -> list[Method]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from lfiw.plot import looks, new_panels, plot_curves, save_figure
+from lfiw.plot import looks, new_panels, plain, plot_curves, save_figure
 from lfiw.report.summary import Aggregate, Summary
 from lfiw.results import Method
 
@@ -45,9 +45,9 @@ def _diagnostic_figure(methods: Sequence[Method], name: str) -> Figure:
         for method in methods:
             if method.task == task:
                 colour, style = styles[method.name]
-                mean = method.diagnostics[name].mean(axis=0)
-                axes.plot(method.curves.env_steps, mean, style, color=colour, label=method.title)
-        axes.set_title(task)
+                steps, mean = method.curves.env_steps, method.diagnostics[name].mean(axis=0)
+                axes.plot(steps, mean, style, color=colour, label=plain(method.title))
+        axes.set_title(plain(task))
         axes.set_xlabel("environment steps")
         axes.set_ylabel(DIAGNOSTIC_FIGURES[name])
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -68,12 +68,12 @@ def _profile_figure(summary: Summary, methods: Sequence[Method]) -> Figure:
     for axes, (agent, group) in zip(panels, groups.items(), strict=True):
         for aggregate in group:
             colour, style = styles[strategies[aggregate.entry.name]]
-            profile, label = aggregate.profile, aggregate.entry.title
+            profile, label = aggregate.profile, plain(aggregate.entry.title)
             axes.plot(summary.thresholds, profile.value, style, color=colour, label=label)
             axes.fill_between(
                 summary.thresholds, profile.low, profile.high, color=colour, alpha=0.15, lw=0
             )
-        axes.set_title(agent.upper())
+        axes.set_title(plain(agent.upper()))
         axes.set_xlabel("score (uniform replay ends at 1)")
         axes.set_ylabel("share of runs above, with 95 % band")
         axes.legend(frameon=False)

@@ -15,7 +15,7 @@ from lfiw import __version__
 from lfiw.plot import looks
 from lfiw.report.figures import DIAGNOSTIC_FIGURES
 from lfiw.report.summary import Aggregate, Summary
-from lfiw.report.tables import Table
+from lfiw.report.table import Table
 from lfiw.results import AGE_COLUMNS, Method
 from lfiw.runlog import rounded
 from lfiw.statistics import Interval
@@ -27,13 +27,15 @@ MARKERS = ("circle", "square", "triangle", "diamond", "cross")
 
 
 def make_page(methods: Sequence[Method], summary: Summary, tables: dict[str, list[Table]]) -> str:
-    title = f"Experience replay on {', '.join(summary.tasks)}"
+    tasks = summary.tasks
+    title = f"Experience replay on {', '.join(tasks) if len(tasks) < 3 else f'{len(tasks)} tasks'}"
     parts = {
         "title": escape(title),
         "lead": escape(_lead(methods, summary)),
         "version": escape(__version__),
         "css": _asset("page.css"),
-        "js": _asset("page.js"),
+        "charts_js": _asset("charts.js"),
+        "page_js": _asset("page.js"),
         "data": embed(_data(methods, summary)),
         "overview": "".join(table.html() for table in tables["overview"]),
         "tasks": "".join(
@@ -100,17 +102,18 @@ def _config_details(method: Method) -> str:
 
 def _data(methods: Sequence[Method], summary: Summary) -> dict[str, Any]:
     """What the charts are drawn from."""
-    strategies = list(dict.fromkeys(method.curves.strategy for method in methods))
-    styles = looks(strategies)
+    titles = {method.curves.strategy: method.strategy_title for method in methods}
+    styles = looks(titles)
     ranks = {name: index for index, name in enumerate(styles)}
     return {
         "looks": {
             name: {
+                "title": title,
                 "colour": styles[name][0],
                 "dash": DASHES[styles[name][1]],
                 "marker": MARKERS[ranks[name] % len(MARKERS)],
             }
-            for name in strategies
+            for name, title in titles.items()
         },
         "seeds": sorted({seed for method in methods for seed in method.curves.seeds}),
         "tasks": [

@@ -25,7 +25,7 @@ METRICS: dict[str, Callable[[Curves], np.ndarray]] = {
     "final": Curves.final,
     "area": Curves.area,
 }
-NUM_THRESHOLDS = 101
+NUM_THRESHOLDS = 201
 
 
 @dataclass(frozen=True)
@@ -183,8 +183,9 @@ def _aggregate(
         for run in methods
         if (base := base_of(run, methods)) and np.isfinite(scores := normalised(run, base)).all()
     ]
-    top = max((scores.max() for _, _, scores in scored), default=1.0)
-    thresholds = np.linspace(0, top, NUM_THRESHOLDS)
+    pooled = np.concatenate([scores for _, _, scores in scored] or [np.ones(1)])
+    margin = 0.05 * (np.ptp(pooled) or 1.0)
+    thresholds = np.linspace(pooled.min() - margin, pooled.max() + margin, NUM_THRESHOLDS)
     profile = partial(performance_profile, thresholds=thresholds)
     aggregates = []
     for entry in entries:

@@ -1,23 +1,17 @@
-"""The tables of a report, each as HTML and Markdown, and their numbers as CSV. No jax here."""
+"""The tables of a report. No jax here."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
-from dataclasses import dataclass
-from html import escape
-from typing import Any
 
 import numpy as np
 
 from lfiw.curves import spread
-from lfiw.report.summary import METRICS, Cell, Summary
+from lfiw.report.summary import METRICS, Cell, Entry, Summary
+from lfiw.report.table import BEST, NOT_RUN, Table, Text
 from lfiw.results import Method
 from lfiw.statistics import Interval
 
-NOT_RUN = "not run"
-BEST = "★"
 HEADINGS = {"maximum": "maximum", "final": "final", "area": "area under the curve"}
 EXPLANATIONS = {
     "maximum": "each seed's best evaluation, the paper's number; it grows with the number of "
@@ -25,57 +19,6 @@ EXPLANATIONS = {
     "final": "each seed's mean over its last ten evaluations (a tenth of a shorter curve)",
     "area": "each seed's mean return over training",
 }
-
-
-@dataclass(frozen=True)
-class Text:
-    """The content of a cell; `note` is set small, below."""
-
-    words: str
-    note: str = ""
-    best: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    title: str
-    caption: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[Text, ...], ...]
-
-    def html(self) -> str:
-        head = "".join(f'<th scope="col">{escape(words)}</th>' for words in self.header)
-        body = "".join(f"<tr>{_html_row(row)}</tr>" for row in self.rows)
-        return (
-            f"<figure><figcaption><strong>{escape(self.title)}</strong> {escape(self.caption)}"
-            f'</figcaption><div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div></figure>"
-        )
-
-    def markdown(self) -> str:
-        lines = [self.header, ("---",) * len(self.header)]
-        lines += [tuple(map(_markdown_cell, row)) for row in self.rows]
-        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        return f"**{self.title}** {self.caption}\n\n{table}\n"
-
-
-def _html_row(row: Sequence[Text]) -> str:
-    first, *rest = row
-    cells = [f'<th scope="row">{escape(first.words)}</th>']
-    for text in rest:
-        words = escape(text.words)
-        mark = f'<span class="best" title="highest mean"> {BEST}</span>' if text.best else ""
-        words = f"<strong>{words}</strong>{mark}" if text.best else words
-        note = f"<small>{escape(text.note)}</small>" if text.note else ""
-        empty = ' class="empty"' if text.words == NOT_RUN else ""
-        cells.append(f"<td{empty}>{words}{note}</td>")
-    return "".join(cells)
-
-
-def _markdown_cell(text: Text) -> str:
-    words = text.words.replace("|", "\\|").replace("<", "&lt;")
-    words = f"**{words}** {BEST}" if text.best else words
-    return f"{words} ({text.note})" if text.note else words
 
 
 def all_tables(summary: Summary, methods: Sequence[Method]) -> dict[str, list[Table]]:
@@ -88,12 +31,20 @@ def all_tables(summary: Summary, methods: Sequence[Method]) -> dict[str, list[Ta
     }
 
 
+def _agent_starts(entries: Sequence[Entry]) -> frozenset[int]:
+    return frozenset(
+        index
+        for index in range(1, len(entries))
+        if entries[index].agent != entries[index - 1].agent
+    )
+
+
 def overview_table(summary: Summary, metric: str) -> Table:
     """The paper's form: a row per method, a column per task."""
     rows = [
         (
             Text(entry.title),
-            *(_overview_text(summary.cells[task, entry.name], metric) for task in summary.frame),
+            *(_metric_text(summary.cells[task, entry.name], metric) for task in summary.frame),
         )
         for entry in summary.entries
     ]
@@ -103,11 +54,15 @@ def overview_table(summary: Summary, metric: str) -> Table:
         f"{BEST}: the agent's highest mean.",
         ("method", *summary.frame),
         tuple(rows),
+        _agent_starts(summary.entries),
     )
 
 
-def _overview_text(cell: Cell, metric: str) -> Text:
-    notes = [] if cell.complete else [_steps_note(cell)]
+def _metric_text(cell: Cell, metric: str) -> Text:
+    """A cell in the paper's form, with the paper's number where it has one."""
+    notes = []
+    if cell.run and not cell.complete:
+        notes.append(f"{cell.run.curves.env_steps[-1]:,} steps only")
     if metric == "maximum" and cell.published:
         notes.append(f"paper {cell.published.mean:,.0f} ± {cell.published.std:,.0f}")
     return Text(_spread(cell, metric), ", ".join(notes), metric in cell.best)
@@ -118,30 +73,27 @@ def task_table(summary: Summary, task: str) -> Table:
     rows = [_task_row(summary.cells[task, entry.name]) for entry in summary.entries]
     return Table(
         f"{task}.",
-        "Mean ± standard deviation over seeds; IQM, probability of improvement and sample "
-        "efficiency with 95 % bootstrap intervals, of the final return, against uniform replay "
-        "with the same agent.",
+        "Mean ± standard deviation over seeds (the paper's numbers are of -v2 tasks); IQM, "
+        "probability of improvement and sample efficiency with 95 % bootstrap intervals, of the "
+        "final return, against uniform replay with the same agent.",
         (
-            *("method", "seeds", "steps", *HEADINGS.values(), "paper, maximum (-v2)"),
+            *("method", "seeds × steps", *HEADINGS.values()),
             *("IQM of final", "P(better than uniform)", "sample efficiency"),
         ),
         tuple(rows),
+        _agent_starts(summary.entries),
     )
 
 
 def _task_row(cell: Cell) -> tuple[Text, ...]:
-    paper = f"{cell.published.mean:,.0f} ± {cell.published.std:,.0f}" if cell.published else "–"
+    metrics = [_metric_text(cell, metric) for metric in METRICS]
     if cell.run is None:
-        nothing = Text("–")
-        metrics = [Text(NOT_RUN)] * len(METRICS)
-        return (Text(cell.entry.title), nothing, nothing, *metrics, Text(paper), *[nothing] * 3)
+        return (Text(cell.entry.title), Text("–"), *metrics, *[Text("–")] * 3)
     curves = cell.run.curves
     return (
         Text(cell.entry.title),
-        Text(str(len(curves.seeds))),
-        Text(f"{curves.env_steps[-1]:,}", "" if cell.complete else "unfinished"),
-        *(Text(_spread(cell, metric), best=metric in cell.best) for metric in METRICS),
-        Text(paper),
+        Text(f"{len(curves.seeds)} × {curves.env_steps[-1]:,}"),
+        *metrics,
         interval_text(cell.iqm, ",.0f"),
         interval_text(cell.improvement, ".2f"),
         efficiency_text(cell.efficiency),
@@ -165,36 +117,44 @@ def aggregate_table(summary: Summary) -> Table:
         "within each task.",
         ("method", "tasks", "IQM of the scores", "P(better than uniform)"),
         tuple(rows),
+        _agent_starts([aggregate.entry for aggregate in summary.aggregates]),
     )
 
 
 def provenance_table(methods: Sequence[Method]) -> Table:
+    """Runs that were made alike share a row."""
+    groups: dict[tuple[str, ...], list[Method]] = {}
+    for method in methods:
+        groups.setdefault((method.task, *_circumstances(method)), []).append(method)
+    rows = [
+        tuple(
+            Text(words or "not recorded")
+            for words in (", ".join(one.title for one in group), *circumstances, _wall_time(group))
+        )
+        for circumstances, group in groups.items()
+    ]
     return Table(
-        "What was run.",
-        "Versions, hardware and command as the runs recorded them.",
-        ("method", "task", "seeds", "wall time", "commit", "hardware", "versions", "command"),
-        tuple(map(_provenance_row, methods)),
+        "Circumstances",
+        "as the runs recorded them.",
+        ("methods", "task", "commit", "hardware", "versions", "command", "wall time"),
+        tuple(rows),
     )
 
 
-def _provenance_row(method: Method) -> tuple[Text, ...]:
-    seconds, hardware = method.wall_seconds, method.hardware
-    device = hardware.get("device") or hardware.get("cpu") or ""
+def _circumstances(method: Method) -> tuple[str, ...]:
+    hardware = method.hardware
+    device = str(hardware.get("device") or hardware.get("cpu") or "")
     cores = f", {hardware['cores']} cores" if "cores" in hardware else ""
     versions = ", ".join(f"{name} {version}" for name, version in method.versions.items())
-    return tuple(
-        Text(words or "not recorded")
-        for words in (
-            method.title,
-            method.task,
-            ", ".join(map(str, method.curves.seeds)),
-            f"{seconds:,.0f} s" if seconds is not None else "",
-            method.commit,
-            f"{device}{cores}",
-            versions,
-            method.command,
-        )
-    )
+    return method.commit, device + cores, versions, method.command
+
+
+def _wall_time(group: Sequence[Method]) -> str:
+    times = [method.wall_seconds for method in group if method.wall_seconds is not None]
+    if not times:
+        return ""
+    shortest, longest = f"{min(times):,.0f}", f"{max(times):,.0f}"
+    return f"{longest} s" if shortest == longest else f"{shortest} to {longest} s"
 
 
 def interval_text(interval: Interval | None, form: str) -> Text:
@@ -219,62 +179,5 @@ def _spread(cell: Cell, metric: str) -> str:
     return spread(values) if np.isfinite(values).all() else "not finite"
 
 
-def _steps_note(cell: Cell) -> str:
-    return f"{cell.run.curves.env_steps[-1]:,} steps only" if cell.run else ""
-
-
 def markdown(tables: dict[str, list[Table]]) -> str:
     return "\n".join(table.markdown() for section in tables.values() for table in section)
-
-
-def cells_csv(summary: Summary) -> str:
-    """Every cell as full numbers, one row each."""
-    order = [(task, entry) for task in summary.frame for entry in summary.entries]
-    return _csv([_numbers(summary.cells[task, entry.name]) for task, entry in order])
-
-
-def _numbers(cell: Cell) -> dict[str, Any]:
-    row: dict[str, Any] = {"task": cell.task, "method": cell.entry.name}
-    row["status"] = NOT_RUN if cell.run is None else "run" if cell.complete else "unfinished"
-    curves = cell.run.curves if cell.run else None
-    row["seeds"] = len(curves.seeds) if curves else ""
-    row["env_steps"] = curves.env_steps[-1] if curves else ""
-    for metric, measure in METRICS.items():
-        values = measure(curves) if curves else None
-        row[f"{metric}_mean"] = "" if values is None else values.mean()
-        row[f"{metric}_std"] = "" if values is None else values.std()
-        row[f"{metric}_best"] = int(metric in cell.best) if curves else ""
-    row["published_maximum_mean"] = cell.published.mean if cell.published else ""
-    row["published_maximum_std"] = cell.published.std if cell.published else ""
-    row |= _interval_columns("final_iqm", cell.iqm)
-    row |= _interval_columns("improvement", cell.improvement)
-    return row | _interval_columns("efficiency_ratio", cell.efficiency)
-
-
-def aggregates_csv(summary: Summary) -> str:
-    return _csv(
-        [
-            {"method": aggregate.entry.name, "tasks": " ".join(aggregate.tasks)}
-            | _interval_columns("score_iqm", aggregate.iqm)
-            | _interval_columns("improvement", aggregate.improvement)
-            for aggregate in summary.aggregates
-        ]
-    )
-
-
-def _interval_columns(name: str, interval: Interval | None) -> dict[str, Any]:
-    numbers = interval.as_floats() if interval else ("", "", "")
-    return dict(zip((name, f"{name}_low", f"{name}_high"), numbers, strict=True))
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: _short(value) for name, value in row.items()} for row in rows)
-    return text.getvalue()
-
-
-def _short(value: Any) -> Any:
-    return f"{value:.7g}" if isinstance(value, float | np.floating) else value
