@@ -104,7 +104,7 @@ def aggregate_table(summary: Summary) -> Table:
     rows = [
         (
             Text(aggregate.entry.title),
-            Text(str(len(aggregate.tasks)), ", ".join(aggregate.tasks)),
+            Text(f"{len(aggregate.tasks)} of {len(summary.tasks)}"),
             interval_text(aggregate.iqm, ".3f"),
             interval_text(aggregate.improvement, ".2f"),
         )
