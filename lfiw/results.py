@@ -35,12 +35,7 @@ class Method:
 
     curves: Curves  # `env` is the task: the id, and the arguments where there are some
     diagnostics: dict[str, np.ndarray]  # name -> [S, E] at the evaluations, nan where absent
-    config: dict[str, Any]
-    versions: dict[str, str]
-    hardware: dict[str, Any]
-    command: str
-    commit: str
-    wall_seconds: float | None
+    record: dict[str, Any]  # config, versions, hardware, command and what else was recorded
     source: Path
 
     @property
@@ -54,6 +49,32 @@ class Method:
     @property
     def agent(self) -> str:
         return self.curves.agent
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return dict(self.record["config"])
+
+    @property
+    def versions(self) -> dict[str, str]:
+        return self.record.get("versions") or {}
+
+    @property
+    def hardware(self) -> dict[str, Any]:
+        return self.record.get("hardware") or {}
+
+    @property
+    def command(self) -> str:
+        """As it is typed; empty where it was not recorded, as with the commit."""
+        command = self.record.get("command") or ""
+        return command if isinstance(command, str) else shlex.join(map(str, command))
+
+    @property
+    def commit(self) -> str:
+        return self.record.get("commit") or ""
+
+    @property
+    def wall_seconds(self) -> float | None:
+        return self.record.get("wall_seconds")
 
     @property
     def replay(self) -> str:
@@ -172,7 +193,7 @@ def _read_store(path: Path) -> Iterator[Method]:
 def _numbers(row: dict[str, str]) -> Row:
     """The columns that are read, as numbers; an empty one is absent."""
     values: Row = {"seed": int(row["seed"]), "env_steps": int(row["env_steps"])}
-    for name in ("return_mean", "wall_seconds", *DIAGNOSTICS):
+    for name in ("return_mean", *DIAGNOSTICS):
         if row.get(name):
             values[name] = float(row[name])
     return values
@@ -183,7 +204,6 @@ def _make_method(name: str, rows: list[Row], record: Path, source: Path) -> Meth
     config = content["config"]
     curves = make_curves(rows, config, name, source)
     present = {key for row in rows for key in row}
-    command = content.get("command") or ""
     last = max((row["wall_seconds"] for row in rows if "wall_seconds" in row), default=None)
     return Method(
         curves=replace(curves, env=task_name(config["env"])),
@@ -192,11 +212,6 @@ def _make_method(name: str, rows: list[Row], record: Path, source: Path) -> Meth
             for key in DIAGNOSTICS
             if key in present
         },
-        config=config,
-        versions=content.get("versions") or {},
-        hardware=content.get("hardware") or {},
-        command=command if isinstance(command, str) else shlex.join(map(str, command)),
-        commit=content.get("commit") or "",
-        wall_seconds=content.get("wall_seconds", last),
+        record={"wall_seconds": last, **content},
         source=source,
     )

@@ -87,16 +87,8 @@ def _task_section(index: int, task: str, table: Table) -> str:
 
 
 def _config_details(method: Method) -> str:
-    record = {
-        "config": method.config,
-        "versions": method.versions,
-        "hardware": method.hardware,
-        "command": method.command,
-        "commit": method.commit,
-        "wall_seconds": method.wall_seconds,
-    }
     heading = f"{escape(method.task)} · {escape(method.title)} <code>{escape(method.name)}</code>"
-    text = escape(json.dumps(record, indent=2, ensure_ascii=False))
+    text = escape(json.dumps(method.record, indent=2, ensure_ascii=False))
     return f"<details><summary>{heading}</summary><pre>{text}</pre></details>"
 
 

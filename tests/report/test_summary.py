@@ -16,7 +16,7 @@ def method(
     steps = every * (1 + np.arange(len(returns[0])))
     curves = Curves(task, agent, name, tuple(range(len(returns))), steps, np.array(returns, float))
     config = {"agent": {"name": agent}, "replay": {"name": strategy.partition("-")[0]}}
-    return Method(curves, {}, config, {}, {}, "", "", None, Path(name))
+    return Method(curves, {}, {"config": config}, Path(name))
 
 
 UNIFORM = method("sac-uniform", [[0, 4, 4], [0, 2, 6]])  # mean 0, 3, 5
