@@ -5,6 +5,8 @@ const charts = (() => {
   const escape = (text) => String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
   const isNumber = (value) => value !== null && Number.isFinite(value);
   const known = (values) => values.filter(isNumber);
+  const extent = (values) =>
+    values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const deviation = (values) => {
     const centre = mean(values);
@@ -128,10 +130,11 @@ const charts = (() => {
         drawn = null;
         return;
       }
-      let [low, high] = spec.range || [Math.min(...positive), Math.max(...positive)];
+      let [low, high] = spec.range || extent(positive);
       if (spec.log) [low, high] = [Math.min(low, 0.5) * 0.9, Math.max(high, 1)];
       else if (!spec.range) [low, high] = [low - (high - low) * 0.03, high + (high - low) * 0.03];
-      const x = linear(Math.min(...xs, ...(spec.fromZero ? [0] : [])), Math.max(...xs), box.left, box.right, width < 420 ? 4 : 6);
+      const [first, last] = extent(spec.fromZero ? [0, ...xs] : xs);
+      const x = linear(first, last, box.left, box.right, width < 420 ? 4 : 6);
       const y = (spec.log ? logarithmic : linear)(low, high, box.bottom, box.top, 5);
       let marks = y.ticks.map((tick) => {
         const at = y.to(tick).toFixed(1);
@@ -174,8 +177,8 @@ const charts = (() => {
       const distance = (step) => Math.abs(drawn.x.to(step) - at);
       const step = drawn.steps.reduce((best, next) => (distance(next) < distance(best) ? next : best));
       const rows = drawn.series.map((one) => {
-        const index = one.xs.indexOf(step);
-        if (index < 0 || !isNumber(one.ys[index])) return "";
+        const index = one.xs.findLastIndex((at) => at <= step); // others may be evaluated more often
+        if (index < 0 || step > one.xs.at(-1) || !isNumber(one.ys[index])) return "";
         const value = spec.value ? spec.value(one, index) : precise(one.ys[index]);
         return `<tr><td>${swatch(one.look)}</td><td>${escape(one.title)}</td><td>${value}</td></tr>`;
       }).join("");
@@ -196,8 +199,10 @@ const charts = (() => {
     }
     plot.addEventListener("pointermove", point);
     plot.addEventListener("pointerdown", point);
-    plot.addEventListener("pointerleave", leave);
     plot.addEventListener("pointercancel", leave);
+    // A lifted finger leaves the read-out open; a touch elsewhere closes it.
+    plot.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && leave());
+    document.addEventListener("pointerdown", (event) => plot.contains(event.target) || leave());
     register({ node, draw });
   }
 
@@ -212,7 +217,7 @@ const charts = (() => {
       const height = spec.rows.length * 30 + 34;
       const names = Math.min(width * 0.42, 20 + 8 * Math.max(...spec.rows.map((row) => row.title.length)));
       const ends = spec.rows.flatMap((row) => row.interval).concat(spec.reference);
-      const [low, high] = spec.range || [Math.min(...ends), Math.max(...ends)];
+      const [low, high] = spec.range || extent(ends);
       const x = linear(low, high, names + 10, width - 52, width < 420 ? 3 : 5);
       let marks = x.ticks.map((tick) =>
         `<path class="grid" d="M${x.to(tick)} 4V${height - 26}"/>

@@ -40,7 +40,7 @@ def _numbers(cell: Cell) -> dict[str, Any]:
 def aggregates_csv(summary: Summary) -> str:
     return _csv(
         [
-            {"method": aggregate.entry.name, "tasks": " ".join(aggregate.tasks)}
+            {"method": aggregate.entry.name, "tasks": "; ".join(aggregate.tasks)}
             | _interval_columns("score_iqm", aggregate.iqm)
             | _interval_columns("improvement", aggregate.improvement)
             for aggregate in summary.aggregates

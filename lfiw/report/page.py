@@ -23,6 +23,9 @@ from lfiw.statistics import Interval
 MAX_POINTS = 250  # of a curve on the page; tables use every evaluation
 DIGITS = 5
 DASHES = {"-": "", "--": "7 4", "-.": "9 3 2 3", ":": "2 3"}
+NOTHING_TO_COMPARE = (
+    "<p>There is no uniform replay with the same agent, task and length to compare with.</p>"
+)
 MARKERS = ("circle", "square", "triangle", "diamond", "cross")
 
 
@@ -48,11 +51,6 @@ def make_page(methods: Sequence[Method], summary: Summary, tables: dict[str, lis
     }
     # One pass: what is filled in is never searched for further places.
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _asset("page.html"))
-
-
-NOTHING_TO_COMPARE = (
-    "<p>There is no uniform replay with the same agent on the same task to compare with.</p>"
-)
 
 
 def _asset(name: str) -> str:

@@ -113,11 +113,16 @@ def _entries(methods: Sequence[Method], tasks: Sequence[str]) -> tuple[Entry, ..
 
 
 def base_of(method: Method, methods: Sequence[Method]) -> Method | None:
-    """Uniform replay with the same agent on the same task, of the same label if there is one."""
+    """Uniform replay with the same agent on the same task, trained as long; of the same label if
+    there is one."""
+
+    def circumstances(one: Method) -> tuple[str, str, int]:
+        return one.task, one.agent, int(one.curves.env_steps[-1])
+
     uniform = {
         other.label: other
         for other in methods
-        if (other.task, other.agent, other.replay) == (method.task, method.agent, "uniform")
+        if other.replay == "uniform" and circumstances(other) == circumstances(method)
     }
     return uniform.get(method.label, uniform.get(""))
 
@@ -135,13 +140,13 @@ def _cell(task: str, entry: Entry, run: Method | None, methods: Sequence[Method]
     longest = max(other.curves.env_steps[-1] for other in rivals)
     complete = [other for other in rivals if other.curves.env_steps[-1] == longest]
     base = base_of(run, methods)
-    compared = base is not None and base is not run
+    base = None if base is run else base
     return cell(
         best=frozenset(metric for metric in METRICS if _leads(metric, run, complete)),
         complete=bool(run.curves.env_steps[-1] == longest),
         iqm=resampled(interquartile_mean, [run.curves.final()]),
-        improvement=_improvement(run, base) if base and compared else None,
-        efficiency=_efficiency(run, base) if base and compared else None,
+        improvement=_improvement(run, base) if base else None,
+        efficiency=_efficiency(run, base) if base else None,
     )
 
 

@@ -42,8 +42,8 @@ class Table:
         )
 
     def markdown(self) -> str:
-        lines = [self.header, ("---",) * len(self.header)]
-        lines += [tuple(map(_markdown_cell, row)) for row in self.rows]
+        header = tuple(_markdown_cell(Text(words)) for words in self.header)
+        lines = [header, ("---",) * len(header), *(map(_markdown_cell, row) for row in self.rows)]
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         return f"**{self.title}** {self.caption}\n\n{table}\n"
 

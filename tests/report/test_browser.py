@@ -150,6 +150,24 @@ def test_hover_reads_the_values(page: Any) -> None:
     assert select(page, ".readout:not([hidden])") == []
 
 
+def test_touched_values_stay_until_a_touch_elsewhere(page: Any) -> None:
+    plot = select(page, "#task-0 .plot")[0]
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
+    touch(page, plot)
+    (readout,) = select(page, ".readout:not([hidden])")
+    assert "environment steps" in readout.text
+    touch(page, select(page, "#task-0 .chart h4")[0])
+    assert select(page, ".readout:not([hidden])") == []
+
+
+def touch(driver: Any, node: Any) -> None:
+    """A tap in the middle."""
+    frame = driver.execute_script("return arguments[0].getBoundingClientRect()", node)
+    place = {"x": frame["x"] + frame["width"] / 2, "y": frame["y"] + frame["height"] / 2}
+    for kind, points in (("touchStart", [place]), ("touchEnd", [])):
+        driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+
 def test_tabs_choose_the_task(page: Any) -> None:
     tabs = select(page, "#tabs button")
     shown = [node.is_displayed() for node in select(page, ".task")]

@@ -102,7 +102,9 @@ def test_shorter_run_is_unfinished_and_never_the_better_one() -> None:
     cells = summarise([UNIFORM, short]).cells
     assert not cells["Probe-v0", "sac-lfiw"].complete
     assert cells["Probe-v0", "sac-lfiw"].best == frozenset()
+    assert cells["Probe-v0", "sac-lfiw"].improvement is None
     assert cells["Probe-v0", "sac-uniform"].complete
+    assert [one.entry.name for one in summarise([UNIFORM, short]).aggregates] == ["sac-uniform"]
 
 
 def test_agents_are_compared_apart_and_a_lone_method_is_not_the_better_one() -> None:
