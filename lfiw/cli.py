@@ -251,6 +251,22 @@ class Plot:
 
 
 @dataclass
+class Report:
+    """Write a report: a page with interactive curves and tables, and all of it as files."""
+
+    sources: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")]
+    """Run folders, stored results, or folders that hold some."""
+    out: Path = Path("report")
+    """The folder for index.html, which opens from disk, and figures and tables beside it."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.report import write_report
+
+        for path in write_report(self.sources, self.out):
+            console.print(str(path), soft_wrap=True, highlight=False)
+
+
+@dataclass
 class Record:
     """Record one deterministic episode as a video, without a screen."""
 
@@ -300,6 +316,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "resume": Resume,
     "evaluate": Evaluate,
     "plot": Plot,
+    "report": Report,
     "record": Record,
     "settings": Settings,
     "bench": Bench,
