@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 PLAIN_WIDTH = 160
+RAY_ADDRESS = re.compile(r"auto|local|(ray://)?[^\s/=]+:\d+")
 
 
 @dataclass
@@ -53,22 +55,32 @@ class Train:
     env_backend: str = "gymnasium"
     """What steps environments: gymnasium, or envpool (install lfiw[envpool]) for some MuJoCo
     tasks."""
+    ray: Annotated[str | None, tyro.conf.arg(metavar="[ADDRESS]")] = None
+    """Train on a Ray cluster (auto, HOST:PORT or ray://HOST:PORT), or on one that is started
+    here; each method is a task. The same command goes on with what was begun."""
+    gpus_per_group: float | None = None
+    """With --ray: GPUs of each method (default: 0.5 where there are any, else 0)."""
+    cpus_per_group: int | None = None
+    """With --ray: CPUs of each method (default: one for each seed, as far as a node has them)."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Further settings, such as replay.temperature=2.5 or env.kwargs.NAME=VALUE; `lfiw
     settings` lists them all."""
 
     def run(self, console: Console) -> None:
         configs = self.configs()
+        from lfiw.cluster import cluster_config
         from lfiw.curves import comparison_table, read_curves
-        from lfiw.training import train_all
 
-        runs = train_all(
-            configs,
-            out=self.out,
-            label=self.label,
-            workers=self.workers,
-            devices=self.devices,
-        )
+        cluster = cluster_config(self.ray, self.gpus_per_group, self.cpus_per_group, self.devices)
+        where: dict[str, Any] = {"out": self.out, "label": self.label, "workers": self.workers}
+        if cluster is None:
+            from lfiw.training import train_all
+
+            runs = train_all(configs, devices=self.devices, **where)
+        else:
+            from lfiw.sweep import train_sweep
+
+            runs = train_sweep(configs, cluster, **where)
         console.print(comparison_table([read_curves(run.folder) for run in runs]))
         for run in runs:
             console.print(str(run.folder), soft_wrap=True, highlight=False)
@@ -337,6 +349,16 @@ def repeat_set_option(arguments: Sequence[str]) -> list[str]:
     return repeated
 
 
+def complete_ray_option(arguments: Sequence[str]) -> list[str]:
+    """`--ray` alone as `--ray local`; what follows is an address if it looks like one."""
+    completed: list[str] = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        completed.append(argument)
+        if argument == "--ray" and not RAY_ADDRESS.fullmatch(following):
+            completed.append("local")
+    return completed
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given in (["--version"], ["-V"]):
@@ -356,7 +378,7 @@ def parse_command(given: Sequence[str]) -> Any:
         commands,
         prog=prog,
         description="Off-policy reinforcement learning with likelihood-free importance weights.",
-        args=repeat_set_option(given),
+        args=complete_ray_option(repeat_set_option(given)),
     )
 
 

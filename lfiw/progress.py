@@ -91,7 +91,7 @@ def live_table(title: str, groups: Sequence[Progress], rate: float, left: float 
 
 
 def show_progress(
-    title: str,
+    title: Callable[[], str],
     groups: Sequence[Progress],
     running: Callable[[], bool],
     console: Console,
@@ -103,9 +103,9 @@ def show_progress(
         return
     with Live(console=console, refresh_per_second=4) as live:
         while running():
-            live.update(live_table(title, groups, *rate.read()))
+            live.update(live_table(title(), groups, *rate.read()))
             time.sleep(REFRESH_SECONDS)
-        live.update(live_table(title, groups, *rate.read()))
+        live.update(live_table(title(), groups, *rate.read()))
 
 
 def _print_lines(

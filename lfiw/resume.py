@@ -68,13 +68,19 @@ def extended(config: TrainConfig, env_steps: int | None) -> TrainConfig:
     return longer
 
 
+def never_decides(name: str, platform: str) -> bool:
+    """Facts of the hardware that are recorded but change no bit: on a CPU each run is a program
+    of one thread, so that its nodes may have any number of cores."""
+    return name == "cores" or (name == "num_devices" and platform == "cpu")
+
+
 def refuse_differences(folder: Path, content: dict[str, Any], here: dict[str, Any]) -> None:
     """An exact resume needs the same versions and hardware."""
     differences = [
         f"{name} {then} then, {here[part].get(name)} now"
         for part in here
         for name, then in content.get(part, {}).items()
-        if here[part].get(name) != then
+        if here[part].get(name) != then and not never_decides(name, here["hardware"]["platform"])
     ]
     if differences:
         raise InputError(

@@ -185,10 +185,15 @@ def check_disk(needed: int, folders: Sequence[Path]) -> None:
         )
 
 
-def _refuse_clashes(folders: Sequence[Path]) -> None:
+def refuse_twins(folders: Sequence[Path]) -> None:
     for folder in folders:
         if folders.count(folder) > 1:
             raise InputError(f"Two of the methods would be written to {folder}.")
+
+
+def _refuse_clashes(folders: Sequence[Path]) -> None:
+    refuse_twins(folders)
+    for folder in folders:
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
             raise InputError(
                 f"{folder} already holds a run; choose another --out or --label, or remove it."
@@ -219,7 +224,7 @@ def _create(job: Job, trainer: Trainer) -> None:
 
 
 @contextmanager
-def _stop_on_signal(stop: threading.Event) -> Iterator[None]:
+def stop_on_signal(stop: threading.Event) -> Iterator[None]:
     """SIGINT and SIGTERM stop training at the next call; a second one ends at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -261,11 +266,11 @@ def _train_side_by_side(
             failures[" and ".join(member.progress.name for member in trainer.members)] = error
 
     threads = [threading.Thread(target=run, args=team) for team in teams]
-    with _stop_on_signal(stop):
+    with stop_on_signal(stop):
         for thread in threads:
             thread.start()
         show_progress(
-            members[0].config.env.id,
+            lambda: members[0].config.env.id,
             [member.progress for member in members],
             lambda: any(thread.is_alive() for thread in threads),
             console,

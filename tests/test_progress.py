@@ -62,7 +62,7 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         lambda: None,
         lambda: evaluate(progress, 2000, 5.0, 5.0),
     )
-    show_progress("Ant-v5", [progress], running, Console(file=out))
+    show_progress(lambda: "Ant-v5", [progress], running, Console(file=out))
     assert out.getvalue().splitlines() == [
         "sac-lfiw: 1,000 of 2,000 steps, return 2 ± 1",
         "sac-lfiw: 2,000 of 2,000 steps, return 5 ± 0",
@@ -79,5 +79,5 @@ def test_live_table_on_a_terminal() -> None:
         assert words in text
     out = io.StringIO()
     terminal = Console(file=out, force_terminal=True, width=150)
-    show_progress("Ant-v5", [progress], turns(1), terminal)
+    show_progress(lambda: "Ant-v5", [progress], turns(1), terminal)
     assert "1,500 / 2,000" in out.getvalue()
