@@ -48,7 +48,7 @@ def evaluate_run(
     evaluator = Evaluator(config, min(len(seeds), usable_cores()))
     try:
         futures = [evaluator.submit(policy.arrays, reset_seeds) for policy in policies]
-        results = [future.result() for future in futures]
+        results = [future.result().episodes for future in futures]
     finally:
         evaluator.close()
     return [

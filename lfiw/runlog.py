@@ -37,7 +37,7 @@ TENSORBOARD_TAGS = {
     "weight_by_age": ("lfiw/weight_by_age",),
     "alpha": ("train/ent_coef",),
 }
-NOT_PLOTTED = {"kind", "seed", "env_steps", "updates", "wall_seconds", "episodes"}
+NOT_PLOTTED = {"kind", "seed", "env_steps", "updates", "wall_seconds", "episodes", "faults"}
 
 Row = dict[str, Any]
 Later = tuple[Future[Any], Callable[[Any], Row]]  # a result to come, and how to write it

@@ -17,9 +17,11 @@ from lfiw.checkpoint import Checkpoint, checkpoint_name, save_checkpoint
 from lfiw.collector import Collector, Evaluator, PolicyArrays
 from lfiw.config import TrainConfig
 from lfiw.envs import ActionScale
+from lfiw.errors import InputError, RunError
 from lfiw.group import Group
 from lfiw.learner import updates_in_call
 from lfiw.rollout import Episode, RunnerState, eval_seeds
+from lfiw.rollout_host import Evaluated
 from lfiw.rows import eval_row, train_row
 from lfiw.runlog import Row, RunLog, save_arrays, save_policies
 from lfiw.segments import Segments
@@ -55,6 +57,7 @@ class Phase:
     """What a phase has yielded so far; a checkpoint may fall between its calls."""
 
     episodes: list[list[Episode]]
+    faults: list[list[str]]
     calls: list[list[dict[str, np.ndarray]]] = field(default_factory=list)  # by call, by run
     on_device: list[list[Metrics]] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
@@ -138,7 +141,7 @@ class GroupTrainer:
         policies: list[PolicyArrays] = list(self.group.policies())
         while self.env_steps < config.env_steps or self.phase is not None:
             if self.phase is None:
-                self.phase = Phase(self._collect(policies))
+                self.phase = self._collect(policies)
             self._learn(self.phase, should_stop)
             policies = list(self.group.policies())
             self._log_phase(self.phase)
@@ -151,20 +154,24 @@ class GroupTrainer:
         save_policies(self.folder, config.seeds, policies, self.bounds)
         self._save()
 
-    def _collect(self, policies: Sequence[PolicyArrays]) -> list[list[Episode]]:
+    def _collect(self, policies: Sequence[PolicyArrays]) -> Phase:
         config = self.config
         random = self.env_steps < config.random_env_steps
         end = min(config.random_env_steps, config.env_steps) if random else config.env_steps
         count = min(config.phase_env_steps, end - self.env_steps)
         acting = [None] * len(policies) if random else policies
-        rows, episodes = self.collector.collect(acting, count)
-        self.group.add(rows)
-        for segments, own in zip(self.segments, rows, strict=True):
+        try:
+            batch = self.collector.collect(acting, count)
+        except (InputError, RunError):
+            self._save()  # nothing of the phase that failed is in it
+            raise
+        self.group.add(batch.rows)
+        for segments, own in zip(self.segments, batch.rows, strict=True):
             segments.append(own)
         self.phase_start = self.env_steps
         self.env_steps += count
         self.progress.env_steps = self.env_steps
-        return episodes
+        return Phase(batch.episodes, batch.faults)
 
     def _updates_due(self) -> int:
         config = self.config
@@ -194,7 +201,9 @@ class GroupTrainer:
         rate = len(self.config.seeds) * (self.env_steps - self.phase_start) / seconds
         for run, seed in enumerate(self.config.seeds):
             calls = [call[run] for call in phase.calls]
-            row = train_row(seed, self.env_steps, self.updates, calls, phase.episodes[run])
+            row = train_row(
+                seed, self.env_steps, self.updates, calls, phase.episodes[run], phase.faults[run]
+            )
             times = {"steps_per_second": rate, "wall_seconds": self.log.wall_seconds()}
             self.log.append(row | times)
 
@@ -211,10 +220,10 @@ class GroupTrainer:
             future = self.evaluator.submit(arrays, seeds)
             self.log.append((future, self._to_eval_row(seed, self.env_steps)))
 
-    def _to_eval_row(self, seed: int, env_steps: int) -> Callable[[list[Episode]], Row]:
-        def to_row(episodes: list[Episode]) -> Row:
+    def _to_eval_row(self, seed: int, env_steps: int) -> Callable[[Evaluated], Row]:
+        def to_row(evaluated: Evaluated) -> Row:
             times = {"wall_seconds": self.log.wall_seconds()}
-            return eval_row(seed, env_steps, episodes) | times
+            return eval_row(seed, env_steps, *evaluated) | times
 
         return to_row
 
@@ -255,6 +264,7 @@ class GroupTrainer:
                 seed: rows.facts() for seed, rows in zip(seeds, self.segments, strict=True)
             },
             "episodes": self.phase.episodes if self.phase else None,
+            "faults": self.phase.faults if self.phase else None,
         }
         arrays = [
             {f"learner.{name}": array for name, array in state.items()}
@@ -300,7 +310,7 @@ class GroupTrainer:
         )
         if facts["episodes"] is not None:
             episodes = [[Episode(*episode) for episode in own] for own in facts["episodes"]]
-            self.phase = Phase(episodes, calls=_calls_of(arrays))
+            self.phase = Phase(episodes, facts["faults"], calls=_calls_of(arrays))
 
 
 def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

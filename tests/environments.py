@@ -1,6 +1,8 @@
 """Small environments with known answers, and broken ones; made as `environments:make_x`."""
 
+import ctypes
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -218,6 +220,8 @@ class Faulty(Diary):
         self.steps += 1
         if self._faulty("hang"):
             time.sleep(1000)
+        if self._faulty("hang in C"):
+            ctypes.PyDLL(None).sleep(1000)  # holds Python's lock: no other thread can run
         if self._faulty("exit"):
             os._exit(7)
         if self._faulty("raise"):
@@ -233,6 +237,53 @@ class Faulty(Diary):
         if self._faulty("shape"):
             return obs[:1]
         return obs
+
+
+class Slow(Diary):
+    """Takes its time for every step."""
+
+    def __init__(self, seconds: float, length: int) -> None:
+        super().__init__(length, terminates=False)
+        self.seconds = seconds
+
+    def act(self, action: np.ndarray) -> float:
+        time.sleep(self.seconds)
+        return super().act(action)
+
+
+class Flaky(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Fails by chance, in a step or in a reset, each way with a probability of its own."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], chances: dict[str, float]) -> None:
+        super().__init__(env)
+        self.chances = {
+            "step raises": 0.0,
+            "reset raises": 0.0,
+            "stalls": 0.0,
+            "hangs": 0.0,
+            "dies": 0.0,
+        } | chances
+        # Not from the seeds of the episodes: a repeated episode must not fail again.
+        self.luck = np.random.default_rng()
+
+    def _happens(self, fault: str) -> bool:
+        return bool(self.luck.random() < self.chances[fault])
+
+    def reset(self, **options: Any) -> Any:
+        if self._happens("reset raises"):
+            raise RuntimeError("the start button is stuck")
+        return self.env.reset(**options)
+
+    def step(self, action: Any) -> Any:
+        if self._happens("step raises"):
+            raise RuntimeError("the left wheel came off")
+        if self._happens("stalls"):
+            time.sleep(self.luck.uniform(2, 5))
+        if self._happens("hangs"):
+            time.sleep(1000)
+        if self._happens("dies"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.env.step(action)
 
 
 class Misfit(Probe):
@@ -293,6 +344,16 @@ def make_point(length: int = 30, render_mode: str | None = None) -> Probe:
 
 def make_faulty(fault: str = "obs", at: int = 5, value: float = np.nan) -> Probe:
     return Faulty(fault, at, float(value))
+
+
+def make_slow(seconds: float, length: int = 4) -> Probe:
+    return Slow(seconds, length)
+
+
+def make_flaky(env: str, length: int = 50, **chances: float) -> gymnasium.Env[Any, Any]:
+    """A diary or a Gymnasium environment that fails by chance (step_raises=1e-4 ...)."""
+    made = Diary(length, terminates=False) if env == "diary" else gymnasium.make(env)
+    return Flaky(made, {name.replace("_", " "): chance for name, chance in chances.items()})
 
 
 def make_four_values() -> Probe:
