@@ -5,25 +5,17 @@ from __future__ import annotations
 import queue
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lfiw.env_config import EnvConfig
 from lfiw.faults import Faults
-from lfiw.rollout import Collected, Episode, RunnerState
+from lfiw.rollout import Collected, RunnerState
 from lfiw.rollout_host import Evaluated
 from lfiw.worker import LocalWorker, ProcessWorker, Worker, WorkerError
 
 PolicyArrays = Mapping[str, np.ndarray]
-
-
-class Batch(NamedTuple):
-    """What a group of runs collected in one phase."""
-
-    rows: np.ndarray  # [R, n, row_size] packed transitions
-    episodes: list[list[Episode]]  # those that ended, per run
-    faults: list[list[str]]  # what went wrong, per run; each cost an episode
 
 
 def make_worker(config: EnvConfig, in_process: bool) -> Worker:
@@ -39,23 +31,41 @@ class Collector:
     """
 
     def __init__(self, config: EnvConfig, seeds: Sequence[int], num_workers: int) -> None:
-        self.config = config
-        self.seeds = seeds
-        self.env_steps = 0
+        self._config = config
+        self._seeds = dict(enumerate(seeds))
+        self._env_steps = 0
         self._in_process = num_workers == 0
         count = max(1, min(num_workers, len(seeds)))
         self.workers = [make_worker(config, self._in_process) for _ in range(count)]
         try:
-            self._states: list[RunnerState] = self._ask("open", seeds)[0]
+            self.opened: dict[int, RunnerState] = self._ask("open", self._seeds)[0]
         except BaseException:
             self.close()
             raise
 
+    def collect(
+        self, policies: Mapping[int, PolicyArrays | None], count: int
+    ) -> dict[int, Collected]:
+        """`count` transitions of each of the given runs (run index -> its policy, or None for
+        uniform actions)."""
+        answers, failures = self._ask("collect", policies, count)
+        self._env_steps += count
+        return {
+            run: part._replace(faults=failures[run] + part.faults) for run, part in answers.items()
+        }
+
+    def restore(
+        self, states: Mapping[int, RunnerState], allow_inexact: bool = False
+    ) -> dict[int, RunnerState]:
+        """Bring environments back to where they were; returns where they are."""
+        self._env_steps = max(state.facts["env_steps"] for state in states.values())
+        return self._ask("restore", states, allow_inexact)[0]
+
     def _ask(
-        self, method: str, values: Sequence[Any], *shared: Any
-    ) -> tuple[list[Any], list[list[str]]]:
-        """Call all workers, each with the values of its runs. Returns the answers, and the
-        failures of the worker, of every run."""
+        self, method: str, values: Mapping[int, Any], *shared: Any
+    ) -> tuple[dict[int, Any], dict[int, list[str]]]:
+        """Call all workers, each with the values of its runs. Returns, by run, the answers and
+        the failures of its worker."""
         for index, worker in enumerate(self.workers):
             worker.start(method, self._own(values, index), *shared)
         answers: dict[int, Any] = {}
@@ -65,16 +75,15 @@ class Collector:
             answer, reasons = self._answer(index, method, own, *shared)
             answers |= answer
             failures |= dict.fromkeys(own, reasons)
-        runs = range(len(self.seeds))
-        return [answers[run] for run in runs], [failures[run] for run in runs]
+        return {run: answers[run] for run in values}, failures
 
-    def _own(self, values: Sequence[Any], worker: int) -> dict[int, Any]:
-        return {run: values[run] for run in range(worker, len(values), len(self.workers))}
+    def _own(self, values: Mapping[int, Any], worker: int) -> dict[int, Any]:
+        return {run: value for run, value in values.items() if run % len(self.workers) == worker}
 
     def _answer(self, index: int, method: str, *arguments: Any) -> tuple[Any, list[str]]:
         """The answer to a call that was started; a worker that fails is replaced and asked
         again."""
-        faults = Faults(self.config)
+        faults = Faults(self._config)
         while True:
             try:
                 if faults.reasons:
@@ -86,29 +95,9 @@ class Collector:
 
     def _restart(self, index: int, attempt: int) -> None:
         self.workers[index].close(grace_seconds=0)
-        worker = self.workers[index] = make_worker(self.config, self._in_process)
-        worker.start("open", self._own(self.seeds, index), self.env_steps, attempt)
+        worker = self.workers[index] = make_worker(self._config, self._in_process)
+        worker.start("open", self._own(self._seeds, index), self._env_steps, attempt)
         worker.result()
-
-    def collect(self, policies: Sequence[PolicyArrays | None], count: int) -> Batch:
-        """`count` transitions of every run."""
-        answers, lost = self._ask("collect", policies, count)
-        collected: list[Collected] = answers
-        self._states = [part.state for part in collected]
-        self.env_steps += count
-        return Batch(
-            np.stack([part.rows for part in collected]),
-            [part.episodes for part in collected],
-            [before + part.faults for before, part in zip(lost, collected, strict=True)],
-        )
-
-    def states(self) -> list[RunnerState]:
-        """Where the environment of every run stood after the last call that succeeded."""
-        return self._states
-
-    def restore(self, states: Sequence[RunnerState], allow_inexact: bool = False) -> None:
-        self.env_steps = states[0].facts["env_steps"]
-        self._states, _ = self._ask("restore", states, allow_inexact)
 
     def close(self) -> None:
         for worker in self.workers:

@@ -36,11 +36,16 @@ def collect_twice(num_workers: int) -> tuple[np.ndarray, list[list[Episode]]]:
     """A random phase, then one with policies."""
     collector = Collector(POINT, SEEDS, num_workers)
     try:
-        first = collector.collect([None] * len(SEEDS), 5)
-        second = collector.collect(POLICIES, 20)
+        first = collector.collect(random_actions(len(SEEDS)), 5)
+        second = collector.collect(dict(enumerate(POLICIES)), 20)
     finally:
         collector.close()
-    return np.concatenate([first.rows, second.rows], axis=1), second.episodes
+    rows = [np.concatenate([first[run].rows, second[run].rows]) for run in range(len(SEEDS))]
+    return np.stack(rows), [part.episodes for part in second.values()]
+
+
+def random_actions(runs: int) -> dict[int, None]:
+    return dict.fromkeys(range(runs))
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +54,11 @@ def alone() -> tuple[np.ndarray, list[list[Episode]]]:
     rows, episodes = [], []
     for seed, policy in zip(SEEDS, POLICIES, strict=True):
         collector = Collector(POINT, [seed], 1)
-        first = collector.collect([None], 5)
-        second = collector.collect([policy], 20)
+        first = collector.collect({0: None}, 5)[0]
+        second = collector.collect({0: policy}, 20)[0]
         collector.close()
-        rows.append(np.concatenate([first.rows, second.rows], axis=1)[0])
-        episodes.append(second.episodes[0])
+        rows.append(np.concatenate([first.rows, second.rows]))
+        episodes.append(second.episodes)
     return np.stack(rows), episodes
 
 
@@ -74,12 +79,25 @@ def test_runs_differ(alone: Any) -> None:
 
 def test_runs_are_spread_over_the_workers() -> None:
     collector = Collector(EnvConfig("environments:make_report"), range(5), 2)
-    rows = collector.collect([None] * 5, 1).rows
+    collected = collector.collect(random_actions(5), 1)
     collector.close()
-    pids = rows[:, 0, 0]
+    pids = [part.rows[0, 0] for part in collected.values()]
     assert len(set(pids)) == 2
     assert pids[0] == pids[2] == pids[4] != pids[1] == pids[3]
     assert os.getpid() not in pids
+
+
+def test_some_of_the_runs() -> None:
+    """Those that are left out stay where they are."""
+    whole, parts = (Collector(POINT, SEEDS, 2) for _ in range(2))
+    expected = whole.collect(random_actions(3), 10)
+    first = parts.collect({2: None, 0: None}, 10)
+    second = parts.collect({1: None}, 10)
+    whole.close()
+    parts.close()
+    assert list(first) == [2, 0]
+    for run, part in (first | second).items():
+        np.testing.assert_array_equal(part.rows, expected[run].rows)
 
 
 def test_no_more_workers_than_runs() -> None:
@@ -90,16 +108,16 @@ def test_no_more_workers_than_runs() -> None:
 
 def test_no_workers_means_this_process() -> None:
     collector = Collector(EnvConfig("environments:make_report"), range(2), 0)
-    rows = collector.collect([None] * 2, 1).rows
+    collected = collector.collect(random_actions(2), 1)
     collector.close()
-    assert set(rows[:, 0, 0]) == {os.getpid()}
+    assert {part.rows[0, 0] for part in collected.values()} == {os.getpid()}
 
 
 def test_sick_environment_is_named() -> None:
     config = EnvConfig("environments:make_faulty", {"fault": "reward", "at": 3})
     collector = Collector(config, range(2), 2)
     with pytest.raises(InputError, match="non-finite reward at environment step 3"):
-        collector.collect([None] * 2, 4)
+        collector.collect(random_actions(2), 4)
     collector.close()
 
 
