@@ -58,7 +58,7 @@ class Collector:
         self, states: Mapping[int, RunnerState], allow_inexact: bool = False
     ) -> dict[int, RunnerState]:
         """Bring environments back to where they were; returns where they are."""
-        self._env_steps = max(state.facts["env_steps"] for state in states.values())
+        self._env_steps = max((state.facts["env_steps"] for state in states.values()), default=0)
         return self._ask("restore", states, allow_inexact)[0]
 
     def _ask(

@@ -51,10 +51,11 @@ class Curves:
 
 
 def read_curves(run: Path) -> Curves:
-    """The evaluations that every seed has had so far."""
+    """The evaluations that every seed has had so far, without seeds that were given up."""
     config = read_config(run)["config"]
     rows = read_metrics(run, "eval")
-    seeds = tuple(sorted({row["seed"] for row in rows}))
+    stopped = {row["seed"] for row in read_metrics(run, "stopped")}
+    seeds = tuple(sorted({row["seed"] for row in rows} - stopped))
     if not seeds:
         raise InputError(f"{run} has no evaluation yet.")
     values = {(row["seed"], row["env_steps"]): row["return_mean"] for row in rows}

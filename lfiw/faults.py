@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from lfiw.env_config import EnvConfig
 from lfiw.errors import RunError
@@ -37,3 +40,18 @@ def describe(error: Exception) -> str:
     kind = type(error).__name__
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{kind}: {message or 'no message'} ({Path(place.filename).name}:{place.lineno})"
+
+
+def sickness(
+    policy: Mapping[str, np.ndarray], calls: Sequence[Mapping[str, np.ndarray]]
+) -> str | None:
+    """Why a run cannot go on after a phase: its policy or a metric of a call is not finite. An
+    entry of a vector may be, such as a mean over an age of which nothing was drawn."""
+    for name, array in policy.items():
+        if not np.isfinite(array).all():
+            return f"{name} of its policy is not finite"
+    for call in calls:
+        for name, value in call.items():
+            if np.ndim(value) == 0 and not np.isfinite(value):
+                return f"its {name} is not finite"
+    return None

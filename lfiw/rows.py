@@ -45,6 +45,11 @@ def eval_row(
     return row | _faults(faults)
 
 
+def stopped_row(seed: int, env_steps: int, reason: str) -> Row:
+    """The last row of a run that was given up while others went on."""
+    return {"kind": "stopped", "seed": seed, "env_steps": env_steps, "reason": reason}
+
+
 def _faults(faults: Sequence[str]) -> Row:
     """What went wrong and was survived; a row without it went well."""
     return {"faults": list(faults)} if faults else {}

@@ -66,7 +66,7 @@ class Trainer:
 
     def _train(self, should_stop: Callable[[], bool]) -> None:
         # A checkpoint may have been made between two calls of a phase.
-        while self.position.env_steps < self.config.env_steps or self._members_in_phase():
+        while self._goes_on() or self._members_in_phase():
             if not self._members_in_phase():
                 self._collect()
             self._learn(should_stop)
@@ -78,6 +78,10 @@ class Trainer:
         for member in self.members:
             member.save_policies()
         self._save()
+
+    def _goes_on(self) -> bool:
+        some_live = any(member.live_runs() for member in self.members)
+        return some_live and self.position.env_steps < self.config.env_steps
 
     def _members_in_phase(self) -> list[Member]:
         return [member for member in self.members if member.phase is not None]
@@ -96,7 +100,7 @@ class Trainer:
             self._save()  # of where training stood before: no member has kept anything
             raise
         for member, own in zip(self.members, collected, strict=True):
-            member.begin_phase(own)
+            member.begin_phase(own, count)
         self._move(Position(env_steps + count, self.position.updates, phase_start=env_steps))
 
     def _updates_due(self) -> int:

@@ -239,6 +239,22 @@ class Faulty(Diary):
         return obs
 
 
+class Poisoned(Point):
+    """After the reset with the seed `poison` a point pays more than float32 can square."""
+
+    def __init__(self, poison: int | None, length: int) -> None:
+        super().__init__(length)
+        self.poison, self.poisoned = poison, False
+
+    def start(self, seed: int | None) -> None:
+        super().start(seed)
+        self.poisoned = seed is not None and seed == self.poison
+
+    def act(self, action: np.ndarray) -> float:
+        reward = super().act(action)
+        return 3e38 if self.poisoned else reward
+
+
 class Slow(Diary):
     """Takes its time for every step."""
 
@@ -344,6 +360,10 @@ def make_point(length: int = 30, render_mode: str | None = None) -> Probe:
 
 def make_faulty(fault: str = "obs", at: int = 5, value: float = np.nan) -> Probe:
     return Faulty(fault, at, float(value))
+
+
+def make_poisoned(poison: int | None = None, length: int = 30) -> Probe:
+    return Poisoned(poison, length)
 
 
 def make_slow(seconds: float, length: int = 4) -> Probe:

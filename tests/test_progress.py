@@ -4,8 +4,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from lfiw.progress import duration, latest_return, live_table, show_progress
-from lfiw.member import Progress
+from lfiw.progress import Progress, duration, latest_return, live_table, show_progress
 
 
 def training(**changes: object) -> Progress:
@@ -18,7 +17,7 @@ def training(**changes: object) -> Progress:
 def evaluate(progress: Progress, env_steps: int, *returns: float) -> None:
     for seed, value in enumerate(returns):
         row = {"kind": "eval", "seed": seed, "env_steps": env_steps, "return_mean": value}
-        progress.on_eval(row)
+        progress.on_row(row)
 
 
 def turns(count: int, *actions: Callable[[], None]) -> Callable[[], bool]:

@@ -250,8 +250,8 @@ def test_arrays_are_written_whole(tmp_path: Path) -> None:
 
 def test_policies_carry_the_action_bounds(tmp_path: Path) -> None:
     bounds = {"action_low": np.float32([-2]), "action_high": np.float32([2])}
-    arrays = [{"gaussian.0.bias": np.float32([seed])} for seed in (4, 7)]
-    save_policies(tmp_path, (4, 7), arrays, bounds)
+    policies = {seed: {"gaussian.0.bias": np.float32([seed])} for seed in (4, 7)}
+    save_policies(tmp_path, policies, bounds)
     stored = load_file(tmp_path / "policies" / "seed-7.safetensors")
     assert {name: array.tolist() for name, array in stored.items()} == {
         "gaussian.0.bias": [7],
