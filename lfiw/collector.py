@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lfiw.env_config import EnvConfig
+from lfiw.errors import RunError
 from lfiw.faults import Faults
 from lfiw.rollout import Collected, RunnerState
 from lfiw.rollout_host import Evaluated
@@ -91,10 +92,10 @@ class Collector:
                     self.workers[index].start(method, *arguments)
                 return self.workers[index].result(), faults.reasons
             except WorkerError as error:
+                self.workers[index].close(grace_seconds=0)
                 faults.add(str(error))
 
     def _restart(self, index: int, attempt: int) -> None:
-        self.workers[index].close(grace_seconds=0)
         worker = self.workers[index] = make_worker(self._config, self._in_process)
         worker.start("open", self._own(self._seeds, index), self._env_steps, attempt)
         worker.result()
@@ -121,6 +122,14 @@ class Evaluator:
         return done
 
     def _evaluate(self, arrays: PolicyArrays, seeds: Sequence[int]) -> Evaluated:
+        """Without any episode where the environment failed for good: training will stop by
+        itself if it cannot go on."""
+        try:
+            return self._run_episodes(arrays, seeds)
+        except RunError as error:
+            return Evaluated([], [str(error)])
+
+    def _run_episodes(self, arrays: PolicyArrays, seeds: Sequence[int]) -> Evaluated:
         """The episodes; after a worker died or hung, all of them in another one."""
         faults = Faults(self._config)
         while True:
@@ -136,7 +145,7 @@ class Evaluator:
                 raise
             else:
                 self._idle.put(worker)
-                return Evaluated(evaluated.episodes, faults.reasons + evaluated.faults)
+                return evaluated._replace(faults=faults.reasons + evaluated.faults)
 
     def _idle_worker(self) -> Worker:
         try:

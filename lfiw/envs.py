@@ -72,8 +72,8 @@ def make_env(config: EnvConfig, render_mode: str | None = None) -> gymnasium.Env
     kwargs = dict(config.kwargs) | ({"render_mode": render_mode} if render_mode else {})
     try:
         factory = _find_factory(config.id)
-        _quieten_mujoco(config.id)
         env = gymnasium.make(config.id, **kwargs) if factory is None else factory(**kwargs)
+        _quieten_mujoco()
     except InputError:
         raise
     except gymnasium.error.UnregisteredEnv:
@@ -91,11 +91,8 @@ def make_env(config: EnvConfig, render_mode: str | None = None) -> gymnasium.Env
     return env
 
 
-def _quieten_mujoco(env_id: str) -> None:
+def _quieten_mujoco() -> None:
     """Keep MuJoCo's warnings out of the terminal and of a log file in the current folder."""
-    registered = gymnasium.registry.get(env_id)
-    if registered is not None and "mujoco" in str(registered.entry_point):
-        importlib.import_module("mujoco")
     if "mujoco" in sys.modules:
         sys.modules["mujoco"].set_mju_user_warning(lambda message: None)
 

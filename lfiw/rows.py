@@ -32,6 +32,8 @@ def train_row(
 def eval_row(
     seed: int, env_steps: int, episodes: Sequence[Episode], faults: Sequence[str] = ()
 ) -> Row:
+    if not episodes:
+        return {"kind": "failed eval", "seed": seed, "env_steps": env_steps} | _faults(faults)
     returns = [episode.total_reward for episode in episodes]
     row: Row = {
         "kind": "eval",

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -255,6 +256,43 @@ class Poisoned(Point):
         return 3e38 if self.poisoned else reward
 
 
+class Breaking(Point):
+    """At step `at` of its life the fuse blows, and all environments fail while the file is empty;
+    a fuse that was mended holds."""
+
+    steps = 0
+
+    def __init__(self, fuse: str | None, at: int) -> None:
+        super().__init__()
+        self.fuse, self.at = fuse and Path(fuse), at
+
+    def act(self, action: np.ndarray) -> float:
+        self.steps += 1
+        if self.fuse and self.steps == self.at:
+            self.fuse.touch()
+        if self.fuse and self.fuse.exists() and not self.fuse.read_text():
+            raise RuntimeError("no power")
+        return super().act(action)
+
+
+class Exploding(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A MuJoCo environment thrown out of its range at step `at` of every episode."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], at: int) -> None:
+        super().__init__(env)
+        self.at, self.time = at, 0
+
+    def reset(self, **options: Any) -> Any:
+        self.time = 0
+        return self.env.reset(**options)
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        if self.time == self.at:
+            self.env.unwrapped.data.qvel[:] = 1e12  # type: ignore[attr-defined]
+        return self.env.step(action)
+
+
 class Slow(Diary):
     """Takes its time for every step."""
 
@@ -364,6 +402,14 @@ def make_faulty(fault: str = "obs", at: int = 5, value: float = np.nan) -> Probe
 
 def make_poisoned(poison: int | None = None, length: int = 30) -> Probe:
     return Poisoned(poison, length)
+
+
+def make_breaking(fuse: str | None = None, at: int = 350) -> Probe:
+    return Breaking(fuse, at)
+
+
+def make_exploding(at: int = 5) -> gymnasium.Env[Any, Any]:
+    return Exploding(gymnasium.make("HalfCheetah-v5"), at)
 
 
 def make_slow(seconds: float, length: int = 4) -> Probe:
