@@ -136,7 +136,7 @@ def test_state_after_a_fault_can_be_restored(collectors: Any) -> None:
     collector, other = (collectors(DIARY_CONFIG, 1, 1) for _ in range(2))
     collector.collect({0: None}, 30)
     processes_of(collector)[0].kill()
-    state = collector.collect({0: None}, 20)[0].state
+    state = collector.collect({0: None}, 70)[0].state  # an episode of 50, and 20 of the next
     assert len(state.actions) == 20
     # A diary counts its episodes, and this one has seen another number of them.
     other.restore({0: state}, allow_inexact=True)
