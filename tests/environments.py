@@ -308,8 +308,11 @@ class Slow(Diary):
 class Flaky(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Fails by chance, in a step or in a reset, each way with a probability of its own."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], chances: dict[str, float]) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], chances: dict[str, float], stall_log: str | None
+    ) -> None:
         super().__init__(env)
+        self.stall_log = stall_log
         self.chances = {
             "step raises": 0.0,
             "reset raises": 0.0,
@@ -323,6 +326,12 @@ class Flaky(gymnasium.Wrapper[Any, Any, Any, Any]):
     def _happens(self, fault: str) -> bool:
         return bool(self.luck.random() < self.chances[fault])
 
+    def _stall(self, seconds: float) -> None:
+        time.sleep(seconds)
+        if self.stall_log:
+            with Path(self.stall_log).open("a") as file:
+                file.write(f"{seconds}\n")
+
     def reset(self, **options: Any) -> Any:
         if self._happens("reset raises"):
             raise RuntimeError("the start button is stuck")
@@ -332,7 +341,7 @@ class Flaky(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self._happens("step raises"):
             raise RuntimeError("the left wheel came off")
         if self._happens("stalls"):
-            time.sleep(self.luck.uniform(2, 5))
+            self._stall(self.luck.uniform(2, 5))
         if self._happens("hangs"):
             time.sleep(1000)
         if self._happens("dies"):
@@ -416,10 +425,12 @@ def make_slow(seconds: float, length: int = 4) -> Probe:
     return Slow(seconds, length)
 
 
-def make_flaky(env: str, length: int = 50, **chances: float) -> gymnasium.Env[Any, Any]:
-    """A diary or a Gymnasium environment that fails by chance (step_raises=1e-4 ...)."""
-    made = Diary(length, terminates=False) if env == "diary" else gymnasium.make(env)
-    return Flaky(made, {name.replace("_", " "): chance for name, chance in chances.items()})
+def make_flaky(
+    length: int = 50, stall_log: str | None = None, **chances: float
+) -> gymnasium.Env[Any, Any]:
+    """A diary that fails by chance (step_raises=1e-4 ...)."""
+    named = {name.replace("_", " "): chance for name, chance in chances.items()}
+    return Flaky(Diary(length, terminates=False), named, stall_log)
 
 
 def make_four_values() -> Probe:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -37,8 +38,7 @@ DIARY_POLICY = {
 
 
 def flaky(timeout_seconds: float = 60.0, **chances: float) -> EnvConfig:
-    kwargs = {"env": "diary", **chances}
-    return EnvConfig("environments:make_flaky", kwargs, None, timeout_seconds, max_faults=100)
+    return EnvConfig("environments:make_flaky", chances, None, timeout_seconds, max_faults=100)
 
 
 def faulty(fault: str, at: int = 3) -> EnvConfig:
@@ -346,3 +346,61 @@ def test_killed_command_leaves_no_worker_and_no_shared_memory(tmp_path: Path) ->
     wait_for(lambda: gone(workers))
     assert time.monotonic() - killed < 5
     assert not any(map(Path.exists, shared))
+
+
+@pytest.mark.faults
+def test_50k_steps_with_the_full_rate_of_faults(tmp_path: Path) -> None:
+    """Environments raise and stall, and every 30 s a worker is killed. What it costs beyond the
+    stalls is compared with a run in which nothing goes wrong."""
+    chances = {"step_raises": 1e-4, "reset_raises": 1e-3, "stalls": 5e-4}
+    settings = {
+        "agent.hidden_sizes": (128, 128),
+        "env.kwargs.length": 100,
+        "eval_episodes": 1,
+    }
+    stalls = tmp_path / "stalls"
+    faulty_settings = settings | {f"env.kwargs.{name}": rate for name, rate in chances.items()}
+    faulty_settings["env.kwargs.stall_log"] = stalls
+    healthy_seconds, _ = train_while_killing(tmp_path / "healthy", settings, kill_every=None)
+    seconds, killed = train_while_killing(tmp_path / "faulty", faulty_settings, kill_every=30)
+
+    run = tmp_path / "faulty" / "environments-make_flaky" / "sac-uniform"
+    rows = read_metrics(run, "train")
+    faults = [fault for row in rows for fault in row.get("faults", ())]
+    stored = ring_rows(run, 0, DIARY.row_size)
+    assert len(stored) == 50_000
+    assert_no_row_joins_episodes(stored)
+    assert killed > 0
+    assert sum("exit code -9" in fault for fault in faults) > 0
+    assert sum("left wheel" in fault for fault in faults) > 0
+    stalled = sum(float(line) for line in stalls.read_text().split())
+    loss = (seconds - stalled) / healthy_seconds - 1
+    print(
+        f"{len(faults)} faults, {killed} kills, {seconds:.0f} s of which {stalled:.0f} s stalled,"
+    )
+    print(f"{healthy_seconds:.0f} s without faults: throughput loss {loss:.1%}")
+    assert loss < 0.1
+
+
+def train_while_killing(
+    out: Path, settings: dict[str, Any], kill_every: float | None
+) -> tuple[float, int]:
+    """How many seconds it took, and how many workers were killed."""
+    options = ("--replay", "uniform", "--env-steps", "50000")
+    command = start_command(
+        *("train", "environments:make_flaky", "--out", str(out), "--workers", "1"),
+        *(*options, *as_options(settings)),
+        cache=out,
+    )
+    luck = random.Random(0)
+    killed = 0
+    started = time.monotonic()
+    next_kill = started + (kill_every or float("inf"))
+    while command.poll() is None:
+        time.sleep(0.2)
+        if time.monotonic() > next_kill:
+            os.kill(luck.choice(children_of(command.pid)), signal.SIGKILL)
+            killed += 1
+            next_kill += kill_every or 0
+    assert command.returncode == 0, command.communicate()
+    return time.monotonic() - started, killed
