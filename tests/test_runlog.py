@@ -79,13 +79,13 @@ def test_failed_evaluation_is_raised_after_the_rows_before_it(tmp_path: Path) ->
     assert written(tmp_path) == [("train", 1)]
 
 
-def test_evaluations_are_announced(tmp_path: Path) -> None:
+def test_rows_are_announced(tmp_path: Path) -> None:
     seen: list[Row] = []
     log = RunLog(tmp_path, seen.append)
     log.append(train_row(1))
     log.append(eval_row(2))
     log.close()
-    assert seen == [eval_row(2)]
+    assert seen == [train_row(1), eval_row(2)]
 
 
 def test_every_row_is_strict_json(tmp_path: Path) -> None:
