@@ -178,7 +178,8 @@ def wait_for_end_of_parent(parent: int) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    for name in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group: the parent decides
+        signal.signal(name, signal.SIG_IGN)
     exit_with_parent()
     serve(Connection(int(sys.argv[1])))
 

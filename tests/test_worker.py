@@ -171,12 +171,13 @@ def test_close_ends_a_worker_that_hangs() -> None:
     assert worker._process.returncode is not None
 
 
-def test_worker_ignores_the_interrupt_key() -> None:
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
+def test_worker_ignores_what_stops_its_parent(name: signal.Signals) -> None:
     """Ctrl-C reaches the whole process group; only the parent decides what it means."""
     worker = ProcessWorker(EnvConfig("environments:make_report"))
     call(worker, "open", {0: 0})
     pid = int(call(worker, "collect", {0: None}, 1)[0].rows[0, 0])
-    os.kill(pid, signal.SIGINT)
+    os.kill(pid, name)
     assert len(call(worker, "collect", {0: None}, 3)[0].rows) == 3
     worker.close()
 
