@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from lfiw.settings import setting
 
@@ -15,3 +15,4 @@ class EnvConfig:
     max_episode_steps: int | None = setting(None, at_least=1)  # None: the environment's own
     timeout_seconds: float = setting(60.0, above=0)  # of one step or reset, in a worker process
     max_faults: int = setting(20, at_least=0)  # survived by a run in one phase or evaluation
+    backend: Literal["gymnasium", "envpool"] = "gymnasium"

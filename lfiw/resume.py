@@ -30,7 +30,8 @@ def resume(
     """Go on with every run folder at or below the paths; `env_steps` extends them."""
     console = Console(quiet=quiet, stderr=True)
     prepare_jax()
-    here = {"versions": versions(), "hardware": hardware(choose_devices(devices))}
+    # Only what a folder recorded is compared: of EnvPool, where it was used.
+    here = {"versions": versions("envpool"), "hardware": hardware(choose_devices(devices))}
     jobs = []
     for folder in find_runs(paths):
         content = read_config(folder)

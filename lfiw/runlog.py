@@ -21,7 +21,7 @@ from tensorboardX import SummaryWriter
 from lfiw.errors import InputError
 from lfiw.policy import policy_file
 
-TENSORBOARD_EVERY_ENV_STEPS = 1000  # thins the derived files, never metrics.jsonl
+TENSORBOARD_EVERY_ENV_STEPS = 5000  # thins the derived files, never metrics.jsonl
 
 # Both usual families of names, so that existing dashboards work.
 TENSORBOARD_TAGS = {
@@ -55,13 +55,13 @@ def run_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Pa
     return Path(out) / safe_name(env_id) / safe_name(name)
 
 
-def rounded(value: Any) -> Any:
+def rounded(value: Any, digits: int = 7) -> Any:
     """Numbers short enough to read; what is not finite becomes null, as JSON demands."""
     if isinstance(value, np.ndarray) and value.ndim:
-        return [rounded(element) for element in value]
+        return [rounded(element, digits) for element in value]
     if isinstance(value, float | np.floating | np.ndarray):
         number = float(value)
-        return float(f"{number:.7g}") if math.isfinite(number) else None
+        return float(f"{number:.{digits}g}") if math.isfinite(number) else None
     return value
 
 
@@ -186,6 +186,11 @@ def read_config(run: str | Path) -> dict[str, Any]:
     path = Path(run) / "config.json"
     if not path.is_file():
         raise InputError(f"{run} is not a run folder: it has no config.json.")
+    return read_config_file(path)
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """What was recorded of a run: its configuration, versions, hardware; or a sentence."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:
