@@ -232,6 +232,11 @@ def read_metrics(run: str | Path, kind: str | None = None) -> list[Row]:
     return rows
 
 
+def stopped_seeds(run: str | Path) -> set[int]:
+    """Seeds that were given up: no curve or table counts them."""
+    return {row["seed"] for row in read_metrics(run, "stopped")}
+
+
 def find_runs(paths: Sequence[str | Path]) -> list[Path]:
     """Run folders at or below the given paths."""
     found: list[Path] = []
