@@ -13,11 +13,14 @@ import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lfiw.paper.chain import FloatArray, stationary_distribution
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TOLERANCE = 1e-9  # rounding allowed on a factor before it counts as larger than its bound
 
@@ -164,8 +167,28 @@ def summarise_theorem(result: TheoremResult) -> dict[str, Any]:
     }
 
 
-def save_theorem(result: TheoremResult, folder: Path) -> Path:
+def draw_theorem(result: TheoremResult) -> "Figure":
+    """The exact factors of all MDPs, by distribution, against the bounds."""
+    from matplotlib.figure import Figure
+
+    discount = result.config.discount
+    bounds = {"gamma": discount, "sqrt(gamma)": discount**0.5}
+    figure = Figure(figsize=(3.2 * len(result.exact), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(result.exact), squeeze=False)[0]
+    for axes, (name, factors) in zip(panels, result.exact.items(), strict=True):
+        axes.hist(factors, bins=40, color="#0072B2")
+        for (bound, value), style in zip(bounds.items(), ("-", "--"), strict=True):
+            axes.axvline(value, color="#D55E00", linestyle=style, label=bound)
+        axes.set(title=f"d {name}", xlabel="largest contraction factor")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("random MDPs")
+    panels[0].legend(frameon=False)
+    return figure
+
+
+def save_theorem(result: TheoremResult, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "theorem.json"
-    path.write_text(json.dumps(summarise_theorem(result), indent=2) + "\n")
-    return path
+    paths = [folder / "theorem.json", folder / "theorem.png"]
+    paths[0].write_text(json.dumps(summarise_theorem(result), indent=2) + "\n")
+    draw_theorem(result).savefig(paths[1], dpi=150)
+    return paths
