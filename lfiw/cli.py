@@ -15,6 +15,7 @@ from rich.table import Table
 
 from lfiw import __version__
 from lfiw.errors import InputError
+from lfiw.paper.cli import Reproduce
 
 if TYPE_CHECKING:
     from lfiw.config import TrainConfig
@@ -299,6 +300,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "plot": Plot,
     "record": Record,
     "settings": Settings,
+    "reproduce": Reproduce,
     "bench": Bench,
     "demo": Demo,
 }

@@ -19,11 +19,9 @@ from lfiw.envs import ActionScale
 from lfiw.group import Group
 from lfiw.rollout import Episode, RunnerState, eval_seeds
 from lfiw.rows import eval_row, train_row
-from lfiw.runlog import Row, RunLog, save_arrays, save_policies
+from lfiw.runlog import SNAPSHOT_PERCENTS, Row, RunLog, save_arrays, save_policies, snapshot_file
 from lfiw.segments import Segments
 from lfiw.types import EnvSpec, Metrics
-
-SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)
 
 
 @dataclass
@@ -175,8 +173,7 @@ class Member:
             if env_steps * 100 < percent * self.config.env_steps:
                 return
             for seed, arrays in zip(self.config.seeds, self.group.snapshots(), strict=True):
-                path = self.folder / "snapshots" / f"{percent:03d}" / f"seed-{seed}.safetensors"
-                save_arrays(path, {**arrays, **self.bounds})
+                save_arrays(snapshot_file(self.folder, percent, seed), {**arrays, **self.bounds})
             self.next_snapshot += 1
 
     def save(self, position: Position) -> None:

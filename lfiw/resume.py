@@ -29,24 +29,36 @@ def resume(
 ) -> list[Run]:
     """Go on with every run folder at or below the paths; `env_steps` extends them."""
     console = Console(quiet=quiet, stderr=True)
-    prepare_jax()
-    here = {"versions": versions(), "hardware": hardware(choose_devices(devices))}
+    here = conditions(devices)
     jobs = []
     for folder in find_runs(paths):
         content = read_config(folder)
-        if not allow_inexact:
-            refuse_differences(folder, content, here)
         config = extended(config_from_json(content["config"]), env_steps)
-        check(config)
-        checkpoint, complaints = newest_good(folder)
-        for complaint in complaints:
-            console.print(f"Note: {complaint} Going back to the checkpoint before.")
-        if checkpoint is not None and checkpoint.facts["env_steps"] > config.env_steps:
-            raise InputError(f"{folder} has already made {checkpoint.facts['env_steps']} steps.")
-        jobs.append(Job(config, folder, checkpoint, resumed=True, allow_inexact=allow_inexact))
+        jobs.append(resumed_job(folder, config, None if allow_inexact else here, console))
         if env_steps is not None:
             write_json(folder / "config.json", {**content, "config": config_to_json(config)})
     return run_jobs(jobs, workers, devices, console)
+
+
+def conditions(devices: str | None) -> dict[str, Any]:
+    """What must be the same for a resume to be exact."""
+    prepare_jax()
+    return {"versions": versions(), "hardware": hardware(choose_devices(devices))}
+
+
+def resumed_job(
+    folder: Path, config: TrainConfig, here: dict[str, Any] | None, console: Console
+) -> Job:
+    """Take up one run folder; without `here` other conditions than those then are allowed."""
+    if here is not None:
+        refuse_differences(folder, read_config(folder), here)
+    check(config)
+    checkpoint, complaints = newest_good(folder)
+    for complaint in complaints:
+        console.print(f"Note: {complaint} Going back to the checkpoint before.")
+    if checkpoint is not None and checkpoint.facts["env_steps"] > config.env_steps:
+        raise InputError(f"{folder} has already made {checkpoint.facts['env_steps']} steps.")
+    return Job(config, folder, checkpoint, resumed=True, allow_inexact=here is None)
 
 
 def extended(config: TrainConfig, env_steps: int | None) -> TrainConfig:

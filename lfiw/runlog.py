@@ -21,6 +21,7 @@ from tensorboardX import SummaryWriter
 from lfiw.errors import InputError
 from lfiw.policy import policy_file
 
+SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)  # of training, when all networks are kept
 TENSORBOARD_EVERY_ENV_STEPS = 1000  # thins the derived files, never metrics.jsonl
 
 # Both usual families of names, so that existing dashboards work.
@@ -51,6 +52,10 @@ def safe_name(name: str) -> str:
 def run_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Path:
     name = f"{method}-{label}" if label else method
     return Path(out) / safe_name(env_id) / safe_name(name)
+
+
+def snapshot_file(run: str | Path, percent: int, seed: int) -> Path:
+    return Path(run) / "snapshots" / f"{percent:03d}" / f"seed-{seed}.safetensors"
 
 
 def rounded(value: Any) -> Any:

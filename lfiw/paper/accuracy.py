@@ -15,9 +15,9 @@ import numpy as np
 
 from lfiw.config import TrainConfig
 from lfiw.paper.cells import Study
-from lfiw.paper.snapshots import PERCENTS, apply_layers, load_snapshot
+from lfiw.paper.snapshots import apply_layers, load_snapshot
 from lfiw.rollout import EnvRunner
-from lfiw.runlog import write_json
+from lfiw.runlog import SNAPSHOT_PERCENTS, write_json
 from lfiw.training import Run
 
 PAPER = {"precision": 0.873, "accuracy": 0.731}  # section 5.2, Humanoid-v2, SAC
@@ -53,7 +53,7 @@ def policy_pairs(run: Run, percent: int, seed: int, env_seed: int, count: int) -
 
 
 def collect_pairs(run: Run, seed: int, env_seed: int, count: int) -> Pairs:
-    *earlier, final = PERCENTS
+    *earlier, final = SNAPSHOT_PERCENTS
     positives = policy_pairs(run, final, seed, env_seed, count)
     negatives = [policy_pairs(run, p, seed, env_seed, count // len(earlier)) for p in earlier]
     return positives, np.concatenate(negatives)
@@ -88,7 +88,7 @@ def ratio_accuracy(run: Run, seed: int, num_pairs: int, refit_updates: int) -> d
     """Of one seed of a run folder with LFIW."""
     fitted_on = collect_pairs(run, seed, seed + FITTED_ON, num_pairs)
     tested_on = collect_pairs(run, seed, seed + TESTED_ON, num_pairs)
-    ratio = load_snapshot(run.folder, PERCENTS[-1], seed).network("ratio")
+    ratio = load_snapshot(run.folder, SNAPSHOT_PERCENTS[-1], seed).network("ratio")
     trained = [apply_layers(ratio, part)[:, 0] for part in tested_on]
     refitted = refitted_logits(run.config, fitted_on, tested_on, refit_updates)
     return {
@@ -120,7 +120,7 @@ def analyse_accuracy(study: Study) -> list[Path]:
     path = study.out / f"{study.name}.json"
     content = {
         "positives": "pairs of the final policy",
-        "negatives": f"equal parts from the policies at {PERCENTS[:-1]} % of training",
+        "negatives": f"equal parts from the policies at {SNAPSHOT_PERCENTS[:-1]} % of training",
         "threshold": "w > 1",
         "paper": PAPER,
         "trained": mean_of(rows, "trained"),

@@ -15,7 +15,7 @@ from lfiw.paper.theorem import TheoremConfig, run_theorem, save_theorem
 
 # Table 1's rows. The default transform is `sigmoid`; `power`, the paper's text, is an extra row.
 POWER = {"replay.transform": "power"}
-TABLE1_METHODS = (
+TABLE1_METHODS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("sac", "uniform", "", {}),
     ("sac", "per", "", {}),
     ("sac", "ere", "", {}),
@@ -64,12 +64,12 @@ ablation_of_temperature = partial(analyse_ablation, setting="replay.temperature"
 EXPERIMENTS: dict[str, Experiment] = {
     "chain": Experiment(
         "Figure 1, the chain MDP",
-        "weights from the stationary distribution speed up TD learning, up to a discount of 0.93",
+        "how the weighting of TD updates sets the speed of learning, and how the discount turns it",
         reproduce_chain,
     ),
     "theorem": Experiment(
         "Theorem 1 on random MDPs",
-        "the Bellman operator contracts by gamma in the stationary norm, and in no other",
+        "in which norms the Bellman operator contracts by gamma",
         reproduce_theorem,
     ),
     "table1": Experiment(
@@ -86,7 +86,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "accuracy": Experiment(
         "Accuracy of the ratio network",
-        "it tells the final policy's experience from that of earlier policies",
+        "can it tell the final policy's experience from that of earlier policies",
         analyse_accuracy,
         (Cell("Humanoid-v5", "sac", "lfiw"),),
     ),
@@ -98,13 +98,13 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "ablation-temperature": Experiment(
         "Ablation: temperature, Walker2d",
-        "all temperatures are alike but T = 1, which is worse",
+        "five temperatures (the paper: all alike but T = 1, which is worse)",
         ablation_of_temperature,
         temperature_grid("Walker2d-v5"),
     ),
     "ablation-fast-size": Experiment(
         "Ablation: size of the fast memory, Walker2d",
-        "stable, with a small drop for the largest",
+        "four sizes (the paper: stable, with a small drop for the largest)",
         partial(analyse_ablation, setting="replay.fast_size"),
         grid(
             "Walker2d-v5", "fast", {size: {"replay.fast_size": size} for size in FAST_SIZES}, 10_000
@@ -112,7 +112,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "ablation-hidden": Experiment(
         "Ablation: hidden units of the ratio network, Walker2d",
-        "a smaller network starts better, the others catch up",
+        "three sizes (the paper: the smallest starts best, the others catch up)",
         partial(analyse_ablation, setting="replay.hidden_sizes"),
         grid(
             "Walker2d-v5",
@@ -123,13 +123,13 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "ablation-temperature-humanoid": Experiment(
         "Ablation: temperature, Humanoid",
-        "T = 1 overfits, a higher temperature avoids it",
+        "five temperatures (the paper: T = 1 is worse here too)",
         ablation_of_temperature,
         temperature_grid("Humanoid-v5"),
     ),
     "side-notes": Experiment(
         "Side remarks of the paper",
-        "weighting the policy's update too, PER x LFIW, and why the gain fades on Hopper",
+        "weighting the policy's update too, PER x LFIW, and the weights beside the gain on Hopper",
         analyse_side_notes,
         (
             Cell("HalfCheetah-v5", "sac", "uniform"),

@@ -17,10 +17,10 @@ from scipy import stats
 
 from lfiw.envs import check_spaces, make_env
 from lfiw.paper.cells import Study
-from lfiw.paper.snapshots import PERCENTS, apply_layers, load_snapshot
+from lfiw.paper.snapshots import apply_layers, load_snapshot
 from lfiw.policy import LOG_STD_MAX, LOG_STD_MIN, NumpyPolicy
 from lfiw.rollout import MAX_EVAL_STEPS
-from lfiw.runlog import read_metrics, write_json
+from lfiw.runlog import SNAPSHOT_PERCENTS, read_metrics, write_json
 from lfiw.training import Run
 
 PAPER = {  # section 5.2, Humanoid-v2
@@ -114,7 +114,7 @@ def entropy_weight(run: Run, seed: int) -> float:
 
 def q_quality(run: Run, seed: int, num_trajectories: int) -> dict[str, Any]:
     """Correlation of Q (the smaller of both critics, as the agent uses it) with the returns."""
-    snapshot = load_snapshot(run.folder, PERCENTS[-1], seed)
+    snapshot = load_snapshot(run.folder, SNAPSHOT_PERCENTS[-1], seed)
     gamma, alpha = run.config.agent.gamma, entropy_weight(run, seed)
     noise = getattr(run.config.agent, "exploration_noise", 0.0)
     policy, critics = NumpyPolicy(snapshot.policy(noise)), snapshot.network("critics")

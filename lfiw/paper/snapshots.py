@@ -10,8 +10,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from lfiw.errors import InputError
-
-PERCENTS = (20, 40, 60, 80, 100)
+from lfiw.runlog import snapshot_file
 
 Layers = list[tuple[np.ndarray, np.ndarray]]  # weight [..., in, out] and bias [..., out]
 
@@ -33,7 +32,7 @@ class Snapshot(NamedTuple):
         layers = self.network("policy")
         gaussian = layers[-1][1].shape[-1] == 2 * self.arrays["action_low"].size
         kind = "gaussian" if gaussian else "deterministic"
-        arrays = {"exploration_noise": np.float32(exploration_noise)}
+        arrays = {"exploration_noise": np.array(exploration_noise, np.float32)}
         for index, (weight, bias) in enumerate(layers):
             arrays |= {f"{kind}.{index}.weight": weight, f"{kind}.{index}.bias": bias}
         return arrays
@@ -45,10 +44,6 @@ def apply_layers(layers: Layers, x: np.ndarray) -> np.ndarray:
     for weight, bias in hidden:
         x = np.maximum(x @ weight + bias[..., None, :], 0)
     return x @ last_weight + last_bias[..., None, :]
-
-
-def snapshot_file(run: str | Path, percent: int, seed: int) -> Path:
-    return Path(run) / "snapshots" / f"{percent:03d}" / f"seed-{seed}.safetensors"
 
 
 def load_snapshot(run: str | Path, percent: int, seed: int) -> Snapshot:

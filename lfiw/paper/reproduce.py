@@ -1,0 +1,191 @@
+"""Running experiments of the paper: say what they take, train what is missing, analyse."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from lfiw.config import TrainConfig, check, config_from_json, pick
+from lfiw.errors import InputError
+from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, run_of
+from lfiw.paper.experiments import EXPERIMENTS
+from lfiw.paper.workload import measure
+from lfiw.resume import conditions, refuse_differences, resumed_job
+from lfiw.runlog import read_config, read_metrics, snapshot_file
+from lfiw.settings import walk
+from lfiw.training import Job, Run, run_jobs
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A part of the experiments; an empty entry leaves everything in."""
+
+    tasks: Sequence[str] = ()
+    methods: Sequence[str] = ()
+    seeds: Sequence[int] = ()
+
+
+def find_experiments(name: str) -> dict[str, Experiment]:
+    if name == ALL:
+        return EXPERIMENTS
+    pick(name, {**EXPERIMENTS, ALL: None}, "experiment")
+    return {name: EXPERIMENTS[name]}
+
+
+def select_cells(
+    experiments: Mapping[str, Experiment], scale: str, selection: Selection
+) -> dict[str, list[Cell]]:
+    """The chosen cells of each experiment; one of which nothing is left is dropped."""
+    cells = [cell for experiment in experiments.values() for cell in experiment.cells]
+    if selection != Selection() and not cells:
+        raise InputError(f"{', '.join(experiments)} trains nothing: there is nothing to select.")
+    for task in selection.tasks:
+        pick(task, dict.fromkeys(cell.task for cell in cells), "task")
+    for method in selection.methods:
+        pick(method, dict.fromkeys(cell.method for cell in cells), "method")
+
+    def chosen(cell: Cell, experiment: Experiment) -> bool:
+        default_tasks = experiment.smoke_tasks if scale == "smoke" else (cell.task,)
+        return cell.task in (selection.tasks or default_tasks) and (
+            not selection.methods or cell.method in selection.methods
+        )
+
+    found = {
+        name: [cell for cell in experiment.cells if chosen(cell, experiment)]
+        for name, experiment in experiments.items()
+    }
+    kept = {
+        name: left
+        for name, left in found.items()
+        if left or (selection == Selection() and not experiments[name].cells)
+    }
+    if not kept:
+        raise InputError("No run is both of the chosen --tasks and of the chosen --methods.")
+    return kept
+
+
+def plan_runs(cells: Sequence[Cell], scale: str, seeds: Sequence[int], out: Path) -> list[Run]:
+    runs = []
+    for cell in cells:
+        config = config_of(cell, SCALES[scale])
+        if seeds:
+            config = dataclasses.replace(config, seeds=tuple(seeds))
+        check(config)
+        runs.append(run_of(cell, config, out))
+    return runs
+
+
+def is_complete(run: Run) -> bool:
+    """Every seed has its last evaluation and its last snapshot."""
+    if not (run.folder / "metrics.jsonl").is_file():
+        return False
+    evaluated = {
+        row["seed"]
+        for row in read_metrics(run.folder, "eval")
+        if row["env_steps"] >= run.config.env_steps
+    }
+    return all(
+        seed in evaluated and snapshot_file(run.folder, 100, seed).is_file()
+        for seed in run.config.seeds
+    )
+
+
+def is_begun(run: Run) -> bool:
+    return (run.folder / "config.json").is_file()
+
+
+def refuse_other_settings(run: Run) -> None:
+    """A folder that is taken up, or taken as finished, must hold the run that is meant."""
+    there: TrainConfig = config_from_json(read_config(run.folder)["config"])
+    values = {name: value for name, _, value in walk(there)}
+    differences = [
+        f"{name} {values.get(name)} there, {value} here"
+        for name, _, value in walk(run.config)
+        if values.get(name) != value and not name.startswith("checkpoint.")
+    ]
+    if differences:
+        raise InputError(
+            f"{run.folder} holds another run ({'; '.join(differences)}); choose another --out."
+        )
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """How and where experiments are run."""
+
+    scale: str
+    out: Path
+    workers: int | None = None
+    devices: str | None = None
+    console: Console = dataclasses.field(default_factory=lambda: Console(stderr=True))
+
+    def __post_init__(self) -> None:
+        pick(self.scale, SCALES, "scale")
+        if self.workers is not None and self.workers < 0:
+            raise InputError(f"workers must be at least 0, not {self.workers}.")
+
+    def run(self, name: str, selection: Selection) -> list[Path]:
+        """The files of one experiment, or of all; what is finished already is not run again."""
+        experiments = find_experiments(name)
+        chosen = select_cells(experiments, self.scale, selection)
+        runs = {
+            name: plan_runs(cells, self.scale, selection.seeds, self.out)
+            for name, cells in chosen.items()
+        }
+        for planned in runs.values():
+            for run in filter(is_begun, planned):
+                refuse_other_settings(run)
+        files = []
+        for name, planned in runs.items():
+            self.announce(name, planned)
+            self.train_missing(planned)
+            files += self.analyse(name, planned)
+        return files
+
+    def announce(self, name: str, runs: Sequence[Run]) -> None:
+        experiment = EXPERIMENTS[name]
+        say = partial(self.console.print, highlight=False, soft_wrap=True)
+        say(f"[bold]{name}[/bold], scale {self.scale}: {experiment.title}: {experiment.shows}.")
+        if not runs:
+            return
+        seeds = [len(run.config.seeds) for run in runs]
+        steps = sum(len(run.config.seeds) * run.config.env_steps for run in runs)
+        tasks = dict.fromkeys(run.config.env.id for run in runs)
+        complete = sum(map(is_complete, runs))
+        begun = sum(map(is_begun, runs)) - complete
+        say(
+            f"{sum(seeds)} runs ({len(runs)} methods and tasks, {max(seeds)} seeds each) on "
+            f"{', '.join(tasks)}, {steps:,} environment steps in all. Of the {len(runs)}, "
+            f"{complete} are finished and {begun} are begun, to be resumed."
+        )
+
+    def train_missing(self, runs: Sequence[Run]) -> None:
+        pending = [run for run in runs if not is_complete(run)]
+        if not pending:
+            return
+        here = conditions(self.devices)
+        for run in filter(is_begun, pending):
+            refuse_differences(run.folder, read_config(run.folder), here)
+        workload = measure(pending, self.devices)
+        self.console.print(workload.sentence(), highlight=False, soft_wrap=True)
+        for group in workload.rounds:
+            jobs = [
+                resumed_job(run.folder, run.config, here, self.console)
+                if is_begun(run)
+                else Job(run.config, run.folder)
+                for run in group
+            ]
+            run_jobs(jobs, self.workers, self.devices, self.console)
+
+    def analyse(self, name: str, runs: Sequence[Run]) -> list[Path]:
+        if runs:
+            self.console.print(f"Analysing {len(runs)} run folders", highlight=False)
+        self.out.mkdir(parents=True, exist_ok=True)
+        return EXPERIMENTS[name].analyse(Study(name, self.scale, self.out, runs))
