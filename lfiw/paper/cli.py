@@ -31,6 +31,8 @@ class Reproduce:
     """Only these methods, separated by commas, such as sac-uniform,sac-lfiw-power."""
     seeds: str | None = None
     """Exactly these seeds, separated by commas."""
+    runs: tuple[Path, ...] = ()
+    """Train nothing; analyse these finished run folders, or folders that hold some."""
     workers: int | None = None
     """As for train."""
     devices: str | None = None
@@ -60,7 +62,12 @@ class Reproduce:
             devices=self.devices,
             console=Console(stderr=True, quiet=self.quiet),
         )
-        for path in reproduction.run(self.name, selection):
+        files = (
+            reproduction.analyse_elsewhere(self.name, self.runs)
+            if self.runs
+            else reproduction.run(self.name, selection)
+        )
+        for path in files:
             console.print(str(path), soft_wrap=True, highlight=False)
 
 

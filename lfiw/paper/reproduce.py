@@ -16,7 +16,7 @@ from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, run_of
 from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.paper.workload import measure
 from lfiw.resume import conditions, refuse_differences, resumed_job
-from lfiw.runlog import read_config, read_metrics, snapshot_file
+from lfiw.runlog import find_runs, read_config, read_metrics, snapshot_file
 from lfiw.settings import walk
 from lfiw.training import Job, Run, run_jobs
 
@@ -149,6 +149,17 @@ class Reproduction:
             files += self.analyse(name, planned)
         return files
 
+    def analyse_elsewhere(self, name: str, folders: Sequence[Path]) -> list[Path]:
+        """The files of one experiment from runs that were trained before, by whatever command."""
+        pick(name, EXPERIMENTS, "experiment")
+        if not EXPERIMENTS[name].cells:
+            raise InputError(f"{name} trains nothing: there are no runs to analyse.")
+        runs = [
+            Run(folder, config_from_json(read_config(folder)["config"]))
+            for folder in find_runs(folders)
+        ]
+        return self.analyse(name, runs)
+
     def announce(self, name: str, runs: Sequence[Run]) -> None:
         experiment = EXPERIMENTS[name]
         say = partial(self.console.print, highlight=False, soft_wrap=True)
@@ -161,9 +172,8 @@ class Reproduction:
         complete = sum(map(is_complete, runs))
         begun = sum(map(is_begun, runs)) - complete
         say(
-            f"{sum(seeds)} runs ({len(runs)} methods and tasks, {max(seeds)} seeds each) on "
-            f"{', '.join(tasks)}, {steps:,} environment steps in all. Of the {len(runs)}, "
-            f"{complete} are finished and {begun} are begun, to be resumed."
+            f"{sum(seeds)} runs in {len(runs)} folders on {', '.join(tasks)}: {steps:,} environment "
+            f"steps in all. Finished folders: {complete}; begun, to be resumed: {begun}."
         )
 
     def train_missing(self, runs: Sequence[Run]) -> None:

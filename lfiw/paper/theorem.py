@@ -22,6 +22,13 @@ from lfiw.paper.chain import FloatArray, stationary_distribution
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Okabe and Ito's colours, as in the chain's figure, one line for each distribution.
+LINES: tuple[dict[str, Any], ...] = (
+    {"color": "#0072B2", "linestyle": "-"},
+    {"color": "#D55E00", "linestyle": "--"},
+    {"color": "#000000", "linestyle": ":"},
+    {"color": "#009E73", "linestyle": "-."},
+)
 TOLERANCE = 1e-9  # rounding allowed on a factor before it counts as larger than its bound
 
 
@@ -168,21 +175,22 @@ def summarise_theorem(result: TheoremResult) -> dict[str, Any]:
 
 
 def draw_theorem(result: TheoremResult) -> "Figure":
-    """The exact factors of all MDPs, by distribution, against the bounds."""
+    """The exact factors of all MDPs in rising order, by distribution, against the bounds."""
     from matplotlib.figure import Figure
 
     discount = result.config.discount
-    bounds = {"gamma": discount, "sqrt(gamma)": discount**0.5}
-    figure = Figure(figsize=(3.2 * len(result.exact), 3.4), layout="constrained")
-    panels = figure.subplots(1, len(result.exact), squeeze=False)[0]
-    for axes, (name, factors) in zip(panels, result.exact.items(), strict=True):
-        axes.hist(factors, bins=40, color="#0072B2")
-        for (bound, value), style in zip(bounds.items(), ("-", "--"), strict=True):
-            axes.axvline(value, color="#D55E00", linestyle=style, label=bound)
-        axes.set(title=f"d {name}", xlabel="largest contraction factor")
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("random MDPs")
-    panels[0].legend(frameon=False)
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for (name, factors), style in zip(result.exact.items(), LINES, strict=True):
+        share = np.arange(1, len(factors) + 1) / len(factors)
+        axes.plot(share, np.sort(factors), linewidth=2, label=f"d {name}", **style)
+    for bound, label in ((discount, r"$\gamma$"), (discount**0.5, r"$\sqrt{\gamma}$")):
+        axes.axhline(bound, color="0.5", linewidth=1, zorder=0)
+        axes.annotate(label, (0, bound), va="bottom")
+    axes.set(xlabel="share of the random MDPs", yscale="log")
+    axes.set_ylabel("largest contraction factor of the Bellman operator")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="upper left")
     return figure
 
 

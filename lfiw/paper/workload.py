@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import jax
 
@@ -35,9 +36,8 @@ class Workload:
 
     rounds: list[list[Run]]
     seconds: float
-    memory: int  # of the largest round
     platform: str
-    memory_line: str
+    memory_line: str  # of the largest round
 
     def sentence(self) -> str:
         count = "one round" if len(self.rounds) == 1 else f"{len(self.rounds)} rounds"
@@ -55,25 +55,25 @@ def measure(pending: Sequence[Run], devices: str | None) -> Workload:
     envs = {repr(run.config.env): run.config.env for run in pending}
     specs = {name: probe_env(env)[0] for name, env in envs.items()}
     sizes = {
-        run: len(run.config.seeds) * state_bytes(run.config, specs[repr(run.config.env)])
+        run.folder: len(run.config.seeds) * state_bytes(run.config, specs[repr(run.config.env)])
         for run in pending
     }
-    rounds = make_rounds(pending, list(sizes.values()), int(MEMORY_SHARE * memory_of(chosen)))
-    largest = max(sum(sizes[run] for run in group) for group in rounds)
+    rounds = make_rounds(pending, sizes, int(MEMORY_SHARE * memory_of(chosen)))
+    largest = max(sum(sizes[run.folder] for run in group) for group in rounds)
     return Workload(
         rounds,
         seconds=sum(estimate_seconds(group, specs, chosen) for group in rounds),
-        memory=largest,
         platform=chosen[0].platform,
         memory_line=check_memory(largest, chosen),
     )
 
 
-def make_rounds(runs: Sequence[Run], sizes: Sequence[int], budget: int) -> list[list[Run]]:
+def make_rounds(runs: Sequence[Run], sizes: Mapping[Path, int], budget: int) -> list[list[Run]]:
     """The runs of one task train side by side, as many at once as memory holds."""
     rounds: list[list[Run]] = []
     used = 0
-    for run, size in zip(runs, sizes, strict=True):
+    for run in runs:
+        size = sizes[run.folder]
         if rounds and rounds[-1][0].config.env == run.config.env and used + size <= budget:
             rounds[-1].append(run)
             used += size
