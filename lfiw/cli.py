@@ -293,6 +293,14 @@ class Bench:
         raise InputError("Name a benchmark: `lfiw bench --help` lists them.")
 
 
+@dataclass
+class Results:
+    """Keep finished runs as results: `lfiw results --help` lists what can be done."""
+
+    def run(self, console: Console) -> None:
+        raise InputError("Say what to do: `lfiw results --help` lists it.")
+
+
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
     "resume": Resume,
@@ -301,6 +309,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "record": Record,
     "settings": Settings,
     "reproduce": Reproduce,
+    "results": Results,
     "bench": Bench,
     "demo": Demo,
 }
@@ -334,6 +343,10 @@ def parse_command(given: Sequence[str]) -> Any:
         from lfiw.bench.cli import BENCHMARKS
 
         commands, prog, given = BENCHMARKS, "lfiw bench", given[1:]
+    elif given[:1] == ["results"] and len(given) > 1:
+        from lfiw.results_page import COMMANDS as ON_RESULTS
+
+        commands, prog, given = ON_RESULTS, "lfiw results", given[1:]
     return tyro.extras.subcommand_cli_from_dict(
         commands,
         prog=prog,

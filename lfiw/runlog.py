@@ -49,13 +49,13 @@ def safe_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip("-.") or "unnamed"
 
 
+def snapshot_file(run: str | Path, percent: int, seed: int) -> Path:
+    return Path(run) / "snapshots" / f"{percent:03d}" / f"seed-{seed}.safetensors"
+
+
 def run_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Path:
     name = f"{method}-{label}" if label else method
     return Path(out) / safe_name(env_id) / safe_name(name)
-
-
-def snapshot_file(run: str | Path, percent: int, seed: int) -> Path:
-    return Path(run) / "snapshots" / f"{percent:03d}" / f"seed-{seed}.safetensors"
 
 
 def rounded(value: Any) -> Any:
@@ -191,6 +191,11 @@ def read_config(run: str | Path) -> dict[str, Any]:
     path = Path(run) / "config.json"
     if not path.is_file():
         raise InputError(f"{run} is not a run folder: it has no config.json.")
+    return read_config_file(path)
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """What was recorded of a run: its configuration, versions, hardware; or a sentence."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from lfiw.env_config import EnvConfig
 from lfiw.envs import probe_env
 from lfiw.errors import InputError, RunError
 from lfiw.group import place_runs
-from lfiw.host import free_disk, usable_cores, versions
+from lfiw.host import free_disk, source_commit, usable_cores, versions
 from lfiw.learner import program_key, state_bytes
 from lfiw.member import Member
 from lfiw.progress import show_progress
@@ -212,6 +213,8 @@ def _create(job: Job, trainer: Trainer) -> None:
             "versions": versions(),
             "hardware": hardware(trainer.devices),
             "command": sys.argv,
+            "commit": source_commit(),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         write_json(folder / "config.json", content)
     except OSError as error:

@@ -166,13 +166,13 @@ class Reproduction:
         say(f"[bold]{name}[/bold], scale {self.scale}: {experiment.title}: {experiment.shows}.")
         if not runs:
             return
-        seeds = [len(run.config.seeds) for run in runs]
+        num_runs = sum(len(run.config.seeds) for run in runs)
         steps = sum(len(run.config.seeds) * run.config.env_steps for run in runs)
         tasks = dict.fromkeys(run.config.env.id for run in runs)
         complete = sum(map(is_complete, runs))
         begun = sum(map(is_begun, runs)) - complete
         say(
-            f"{sum(seeds)} runs in {len(runs)} folders on {', '.join(tasks)}: {steps:,} environment "
+            f"{num_runs} runs in {len(runs)} folders on {', '.join(tasks)}: {steps:,} environment "
             f"steps in all. Finished folders: {complete}; begun, to be resumed: {begun}."
         )
 

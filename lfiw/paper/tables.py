@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lfiw.curves import Curves, read_curves
+from lfiw.markdown import markdown_table
 from lfiw.paper.cells import Study
 from lfiw.paper.published import published
 from lfiw.plot import COLOURS, plot_curves
@@ -41,11 +42,6 @@ def summary(curves: Curves) -> dict[str, Any]:
 
 def spread_text(numbers: dict[str, float] | None) -> str:
     return f"{numbers['mean']:,.0f} ± {numbers['std']:,.0f}" if numbers else ""
-
-
-def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def write_rows(rows: Sequence[dict[str, Any]], stem: Path) -> list[Path]:
