@@ -110,11 +110,8 @@ def merge_records(
     """The record of a method whose other seeds, run earlier, stay in the table."""
     if known is None or not kept_seeds:
         return new
-    differences = [
-        name
-        for name in new["config"]
-        if name not in ("seeds", "checkpoint") and new["config"][name] != known["config"].get(name)
-    ]
+    then, now = comparable(known["config"]), comparable(new["config"])
+    differences = [name for name in now if now[name] != then.get(name)]
     if differences:
         raise InputError(
             f"{path} has seeds {sorted(kept_seeds)} with other settings "
@@ -131,6 +128,13 @@ def merge_records(
     seeds = sorted(kept_seeds | set(new["config"]["seeds"]))
     merged = {**new, "config": {**new["config"], "seeds": seeds}}
     return merged | {"earlier_runs": [run for run in earlier if run["seeds"]]}
+
+
+def comparable(config: dict[str, Any]) -> dict[str, Any]:
+    """What seeds of one method must share."""
+    horizon = config["schedule_env_steps"] or config["env_steps"]
+    settings = {k: v for k, v in config.items() if k not in ("seeds", "checkpoint")}
+    return settings | {"schedule_env_steps": horizon}
 
 
 def earlier_seeds(record: dict[str, Any]) -> set[int]:

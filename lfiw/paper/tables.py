@@ -15,6 +15,7 @@ from lfiw.curves import Curves, read_curves
 from lfiw.markdown import markdown_table
 from lfiw.paper.cells import Study
 from lfiw.paper.published import published
+from lfiw.paper.table1 import paper_form
 from lfiw.plot import COLOURS, plot_curves
 from lfiw.runlog import read_metrics, write_json
 from lfiw.settings import walk
@@ -47,14 +48,14 @@ def spread_text(numbers: dict[str, float] | None) -> str:
 def write_rows(rows: Sequence[dict[str, Any]], stem: Path) -> list[Path]:
     """The same table as CSV, with plain numbers, and as Markdown, for people."""
     paths = [stem.with_suffix(".csv"), stem.with_suffix(".md")]
-    spreads = [name for name, value in rows[0].items() if isinstance(value, dict)]
+    spreads = [name for name in rows[0] if any(isinstance(row[name], dict) for row in rows)]
     plain = [name for name in rows[0] if name not in (*spreads, "seeds", "evaluations")]
     with paths[0].open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         parts = [f"{name}_{part}" for name in spreads for part in ("mean", "std")]
         writer.writerow([*plain, "num_seeds", *parts])
         for row in rows:
-            numbers = [row[name][part] for name in spreads for part in ("mean", "std")]
+            numbers = [(row[name] or {}).get(p) for name in spreads for p in ("mean", "std")]
             writer.writerow([*(row[name] for name in plain), len(row["seeds"]), *numbers])
     cells = [
         [*(str(row[name]) for name in plain), str(len(row["seeds"]))]
@@ -68,15 +69,16 @@ def write_rows(rows: Sequence[dict[str, Any]], stem: Path) -> list[Path]:
 def analyse_table1(study: Study) -> list[Path]:
     """The table, beside the published numbers, and the curves of Figures 2 and 3."""
     curves = [read_curves(run.folder) for run in study.runs]
-    rows = [summary(curve) for curve in curves]
+    rows = []
+    for curve in curves:
+        paper = published(curve.env, curve.method)
+        rows.append(summary(curve) | {"paper_max": paper._asdict() if paper else None})
     stem = study.out / study.name
-    files = write_rows(rows, stem)
-    for row in rows:
-        paper = published(row["env"], row["method"])
-        row["paper_max"] = paper._asdict() if paper else None
     write_json(stem.with_suffix(".json"), {"scale": study.scale, "rows": rows})
-    picture = plot_curves(curves, stem.with_suffix(".png"))
-    return [stem.with_suffix(".json"), *files, picture]
+    files = write_rows(rows, stem)
+    cells = {(curve.env, curve.method): curve for curve in curves}
+    stem.with_suffix(".md").write_text(paper_form(cells), encoding="utf-8")
+    return [stem.with_suffix(".json"), *files, plot_curves(curves, stem.with_suffix(".png"))]
 
 
 def analyse_ablation(study: Study, setting: str) -> list[Path]:
