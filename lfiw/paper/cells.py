@@ -128,4 +128,8 @@ class Experiment:
     shows: str
     analyse: Callable[[Study], list[Path]]
     cells: tuple[Cell, ...] = ()
-    smoke_tasks: tuple[str, ...] = tuple(TASKS)  # the others take too long there
+    tasks: tuple[str, ...] = tuple(TASKS)  # those of the paper; others are run when asked for
+    smoke_tasks: tuple[str, ...] = tuple(TASKS)  # those that do not take too long there
+
+    def default_tasks(self, scale: str) -> set[str]:
+        return set(self.tasks) & set(self.smoke_tasks if scale == "smoke" else self.tasks)

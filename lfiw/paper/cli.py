@@ -81,7 +81,9 @@ def experiments_table() -> Table:
     for heading in ("runs", "steps"):
         table.add_column(heading, justify="right")
     for name, experiment in EXPERIMENTS.items():
-        configs = [config_of(cell, SCALES["paper"]) for cell in experiment.cells]
+        tasks = experiment.default_tasks("paper")
+        cells = [cell for cell in experiment.cells if cell.task in tasks]
+        configs = [config_of(cell, SCALES["paper"]) for cell in cells]
         runs = sum(len(config.seeds) for config in configs)
         steps = sum(len(config.seeds) * config.env_steps for config in configs)
         counts = (f"{runs}", f"{steps / 1e6:,.0f} M") if configs else ("-", "-")

@@ -88,13 +88,15 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Accuracy of the ratio network",
         "can it tell the final policy's experience from that of earlier policies",
         analyse_accuracy,
-        (Cell("Humanoid-v5", "sac", "lfiw"),),
+        tuple(Cell(task, "sac", "lfiw") for task in TASKS),
+        tasks=("Humanoid-v5",),
     ),
     "q-quality": Experiment(
         "Quality of Q",
         "Q's correlation with Monte-Carlo returns, for SAC and SAC + LFIW",
         analyse_q_quality,
-        (Cell("Humanoid-v5", "sac", "uniform"), Cell("Humanoid-v5", "sac", "lfiw")),
+        tuple(Cell(task, "sac", replay) for task in TASKS for replay in ("uniform", "lfiw")),
+        tasks=("Humanoid-v5",),
     ),
     "ablation-temperature": Experiment(
         "Ablation: temperature, Walker2d",

@@ -52,8 +52,7 @@ def select_cells(
         pick(method, dict.fromkeys(cell.method for cell in cells), "method")
 
     def chosen(cell: Cell, experiment: Experiment) -> bool:
-        default_tasks = experiment.smoke_tasks if scale == "smoke" else (cell.task,)
-        return cell.task in (selection.tasks or default_tasks) and (
+        return cell.task in (selection.tasks or experiment.default_tasks(scale)) and (
             not selection.methods or cell.method in selection.methods
         )
 
