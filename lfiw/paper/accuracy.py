@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lfiw.config import TrainConfig
+from lfiw.errors import InputError
 from lfiw.paper.cells import Study
 from lfiw.paper.snapshots import apply_layers, load_snapshot
 from lfiw.rollout import EnvRunner
@@ -117,6 +118,8 @@ def analyse_accuracy(study: Study) -> list[Path]:
         if run.config.replay.name == "lfiw"
         for seed in run.config.seeds
     ]
+    if not rows:
+        raise InputError("None of the runs has a ratio network: name one with LFIW.")
     path = study.out / f"{study.name}.json"
     content = {
         "positives": "pairs of the final policy",

@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lfiw.curves import Curves, read_curves
+from lfiw.errors import InputError
 from lfiw.markdown import markdown_table
 from lfiw.paper.cells import Study
 from lfiw.paper.published import published
@@ -85,7 +86,9 @@ def analyse_ablation(study: Study, setting: str) -> list[Path]:
     """Final, maximum and area by the value of one setting."""
 
     def value_of(run: Run) -> Any:
-        value = next(value for name, _, value in walk(run.config) if name == setting)
+        value = {name: value for name, _, value in walk(run.config)}.get(setting)
+        if value is None:
+            raise InputError(f"{run.folder} has no setting {setting}.")
         return value[0] if isinstance(value, tuple) else value
 
     runs = sorted(study.runs, key=value_of)

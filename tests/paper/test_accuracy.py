@@ -63,3 +63,9 @@ def test_file(run: Run, tmp_path: Path) -> None:
 def test_missing_snapshot_is_named(run: Run) -> None:
     with pytest.raises(InputError, match="no snapshot of seed 9 at 100 %"):
         ratio_accuracy(run, 9, PAIRS, UPDATES)
+
+
+def test_runs_without_a_ratio_network_are_refused(tmp_path: Path) -> None:
+    uniform = make_run(tmp_path / "sac-uniform", ENV, "sac", "uniform")
+    with pytest.raises(InputError, match="name one with LFIW"):
+        analyse_accuracy(Study("accuracy", "smoke", tmp_path, [uniform]))
