@@ -51,6 +51,9 @@ class Train:
     per core)."""
     devices: str | None = None
     """Devices that train: cpu, gpu, cpu:2 (the first two) or gpu:0,2 (default: all)."""
+    env_backend: str = "gymnasium"
+    """What steps environments: gymnasium, or envpool (install lfiw[envpool]) for some MuJoCo
+    tasks."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Further settings, such as replay.temperature=2.5 or env.kwargs.NAME=VALUE; `lfiw
     settings` lists them all."""
@@ -74,7 +77,7 @@ class Train:
     def configs(self) -> list[TrainConfig]:
         from lfiw.config import make_config
 
-        general: dict[str, Any] = {"seeds": self.parse_seeds()}
+        general: dict[str, Any] = {"seeds": self.parse_seeds(), "env.backend": self.env_backend}
         if self.env_steps is not None:
             general["env_steps"] = self.env_steps
         configs = [
@@ -249,6 +252,22 @@ class Plot:
 
 
 @dataclass
+class Report:
+    """Write a report: a page with interactive curves and tables, and all of it as files."""
+
+    sources: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")]
+    """Run folders, stored results, or folders that hold some."""
+    out: Path = Path("report")
+    """The folder for index.html, which opens from disk, and figures and tables beside it."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.report import write_report
+
+        for path in write_report(self.sources, self.out):
+            console.print(str(path), soft_wrap=True, highlight=False)
+
+
+@dataclass
 class Record:
     """Record one deterministic episode as a video, without a screen."""
 
@@ -306,6 +325,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "resume": Resume,
     "evaluate": Evaluate,
     "plot": Plot,
+    "report": Report,
     "record": Record,
     "settings": Settings,
     "reproduce": Reproduce,

@@ -19,8 +19,14 @@ from lfiw.config import TrainConfig
 from lfiw.learner import Learner, LearnerState, learn_together, make_learner, traced_settings
 from lfiw.types import Clock, EnvSpec, Metrics
 
-# Independent kernels of an update run side by side (docs/performance.md has figures).
-GPU_OPTIONS: dict[str, Any] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+# A whole call is one graph in which independent kernels run side by side (docs/performance.md
+# has figures).
+GPU_OPTIONS: dict[str, Any] = {
+    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+    "xla_gpu_enable_command_buffer": (
+        "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION"
+    ),
+}
 # Products this small gain nothing from a second thread, and bits no longer depend on threads.
 CPU_OPTIONS: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
 

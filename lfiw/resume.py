@@ -43,7 +43,8 @@ def resume(
 def conditions(devices: str | None) -> dict[str, Any]:
     """What must be the same for a resume to be exact."""
     prepare_jax()
-    return {"versions": versions(), "hardware": hardware(choose_devices(devices))}
+    # Only what a folder recorded is compared: of EnvPool, where it was used.
+    return {"versions": versions("envpool"), "hardware": hardware(choose_devices(devices))}
 
 
 def resumed_job(

@@ -22,7 +22,7 @@ from lfiw.errors import InputError
 from lfiw.policy import policy_file
 
 SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)  # of training, when all networks are kept
-TENSORBOARD_EVERY_ENV_STEPS = 1000  # thins the derived files, never metrics.jsonl
+TENSORBOARD_EVERY_ENV_STEPS = 5000  # thins the derived files, never metrics.jsonl
 
 # Both usual families of names, so that existing dashboards work.
 TENSORBOARD_TAGS = {
@@ -58,13 +58,13 @@ def run_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Pa
     return Path(out) / safe_name(env_id) / safe_name(name)
 
 
-def rounded(value: Any) -> Any:
+def rounded(value: Any, digits: int = 7) -> Any:
     """Numbers short enough to read; what is not finite becomes null, as JSON demands."""
     if isinstance(value, np.ndarray) and value.ndim:
-        return [rounded(element) for element in value]
+        return [rounded(element, digits) for element in value]
     if isinstance(value, float | np.floating | np.ndarray):
         number = float(value)
-        return float(f"{number:.7g}") if math.isfinite(number) else None
+        return float(f"{number:.{digits}g}") if math.isfinite(number) else None
     return value
 
 

@@ -210,7 +210,7 @@ def _create(job: Job, trainer: Trainer) -> None:
                 for shard in shards
             ],
             "team": [member.folder.name for member in trainer.members],
-            "versions": versions(),
+            "versions": versions(config.env.backend),
             "hardware": hardware(trainer.devices),
             "command": sys.argv,
             "commit": source_commit(),
