@@ -158,21 +158,21 @@ def _read_run(folder: Path) -> Method:
     return _make_method(folder.name, rows, folder / "config.json", folder)
 
 
-def evaluation_rows(folder: Path) -> Iterator[Row]:
+def evaluation_rows(folder: Path, names: Sequence[str] = DIAGNOSTICS) -> Iterator[Row]:
     """The evaluations of a run folder, each with the diagnostics of the phase before it."""
     latest: dict[int, Row] = {}
     for row in read_metrics(folder):
         if row.get("kind") == "train":
             latest[row["seed"]] = row
         elif row.get("kind") == "eval":
-            yield diagnostics_of(latest.get(row["seed"], {})) | row
+            yield diagnostics_of(latest.get(row["seed"], {}), names) | row
 
 
-def diagnostics_of(row: Row) -> Row:
+def diagnostics_of(row: Row, names: Sequence[str]) -> Row:
     """The diagnostics of a training row under the names of the store's columns."""
     ages = dict(zip(AGE_COLUMNS, row.get("weight_by_age") or (), strict=False))
     flat = {**row, **ages}
-    return {name: flat[name] for name in DIAGNOSTICS if name in flat}
+    return {name: flat[name] for name in names if name in flat}
 
 
 def _read_store(path: Path) -> Iterator[Method]:

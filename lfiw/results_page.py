@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,21 +15,27 @@ from lfiw.errors import InputError
 from lfiw.markdown import markdown_table
 from lfiw.paper.table1 import PAPER_METHODS, PLANNED, paper_form, tasks_of
 from lfiw.progress import duration
-from lfiw.results_store import add_runs, read_store
+from lfiw.results import Method, read_methods
+from lfiw.results_store import add_runs
 
 BEGIN = "<!-- The tables below are rebuilt by `lfiw results add`. -->"
 END = "<!-- End of the tables. -->"
-Stored = dict[tuple[str, str], tuple[Curves, dict[str, Any]]]
 
 
-def provenance_table(stored: Stored) -> str:
+def curves_by_cell(methods: Sequence[Method]) -> dict[tuple[str, str], Curves]:
+    return {(method.task, method.name): method.curves for method in methods}
+
+
+def provenance_table(methods: Sequence[Method]) -> str:
     rows = []
-    for (task, method), (curves, record) in stored.items():
+    for method in methods:
+        curves, record = method.curves, method.record
         hardware, versions = record.get("hardware", {}), record.get("versions", {})
-        wall = record.get("wall_seconds")
+        wall = method.wall_seconds
         rows.append(
             [
-                *(task, method, f"{curves.env_steps[-1]:,}", ", ".join(map(str, curves.seeds))),
+                *(method.task, method.name, f"{curves.env_steps[-1]:,}"),
+                ", ".join(map(str, curves.seeds)),
                 f"{hardware.get('device', '')}, {hardware.get('cores', '?')} cores",
                 f"jax {versions.get('jax')}, gymnasium {versions.get('gymnasium')}, "
                 f"mujoco {versions.get('mujoco')}",
@@ -41,11 +47,10 @@ def provenance_table(stored: Stored) -> str:
     return markdown_table([*headings, "commit", "date", "wall time"], rows)
 
 
-def tables(stored: Stored) -> str:
-    cells = {cell: curves for cell, (curves, _) in stored.items()}
+def tables(methods: Sequence[Method]) -> str:
     return (
-        f"{paper_form(cells)}\n### What was run\n\nWall time is that of all methods that trained "
-        f"side by side.\n\n{provenance_table(stored)}"
+        f"{paper_form(curves_by_cell(methods))}\n### What was run\n\nWall time is that of all "
+        f"methods that trained side by side.\n\n{provenance_table(methods)}"
     )
 
 
@@ -59,14 +64,14 @@ def rebuild_page(store: Path) -> Path:
     _, mark, after = rest.partition(END)
     if not mark:
         raise InputError(f"{path} has lost its mark {END!r} after the tables.")
-    content = f"{before}{BEGIN}\n\n{tables(read_store(store))}\n{END}{after}"
+    content = f"{before}{BEGIN}\n\n{tables(read_methods([store]))}\n{END}{after}"
     path.write_text(content, encoding="utf-8")
     return path
 
 
 @dataclass
 class Add:
-    """Merge finished runs into the stored results and rebuild their tables."""
+    """Merge finished runs into the stored results, and rebuild their tables and report."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
     """Run folders, or folders that hold some."""
@@ -78,7 +83,12 @@ class Add:
     def run(self, console: Console) -> None:
         if not self.runs:
             raise InputError("Name at least one run folder.")
-        for path in (*add_runs(self.runs, self.results, self.commit), rebuild_page(self.results)):
+        from lfiw.report import write_report
+
+        written = add_runs(self.runs, self.results, self.commit)
+        written.append(rebuild_page(self.results))
+        page, *_ = write_report([self.results], self.results / "report")
+        for path in (*written, page):
             console.print(str(path), soft_wrap=True, highlight=False)
 
 
@@ -90,10 +100,7 @@ class Show:
     """The store."""
 
     def run(self, console: Console) -> None:
-        stored = read_store(self.results)
-        if not stored:
-            raise InputError(f"{self.results} holds no results.")
-        cells = {cell: curves for cell, (curves, _) in stored.items()}
+        cells = curves_by_cell(read_methods([self.results]))
         for task in tasks_of(cells):
             curves = [own for (env, _), own in cells.items() if env == task]
             if curves:

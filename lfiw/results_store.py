@@ -1,30 +1,33 @@
-"""Results that accumulate, some methods and tasks at a time. No jax here.
+"""Adding runs to the store of results, some methods and tasks at a time. No jax here.
 
-A store has a folder for each task: `curves.csv`, a row for each method, seed and evaluation, and
-`METHOD.json` with what produced them. A method's seeds are its cells; adding one again replaces it.
+`lfiw.results` says what a store holds. A method's seeds are its cells: one that is added again is
+replaced, all others stay.
 """
 
 from __future__ import annotations
 
 import csv
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lfiw.curves import Curves, make_curves
 from lfiw.errors import InputError
-from lfiw.runlog import Row, find_runs, read_config, read_config_file, read_metrics, safe_name
-from lfiw.runlog import write_json as write_record
-
-CURVES_FILE = "curves.csv"
-NUM_AGES = 5  # of weight_by_age, newest first
-EVALUATION = ("return_mean", "return_std", "length_mean")
-DIAGNOSTICS = (  # of the phase before the evaluation
-    *("q_mean", "td_error", "alpha", "classifier_loss", "balanced_accuracy"),
-    *("effective_sample_size", "max_weight"),
-    *(f"weight_by_age_{index}" for index in range(NUM_AGES)),
+from lfiw.results import AGE_COLUMNS, CURVES_FILE, evaluation_rows, task_name
+from lfiw.runlog import (
+    find_runs,
+    read_config,
+    read_config_file,
+    read_metrics,
+    safe_name,
+    write_json,
 )
+
+DIAGNOSTICS = (
+    *("q_mean", "td_error", "alpha", "classifier_loss", "balanced_accuracy"),
+    *("effective_sample_size", "max_weight", *AGE_COLUMNS),
+)
+EVALUATION = ("return_mean", "return_std", "length_mean")
 COLUMNS = ("env", "method", "seed", "env_steps", *EVALUATION, *DIAGNOSTICS)
 # What is kept of a run folder's config.json beside the configuration.
 RECORDED = ("updates_in_call", "placement", "team", "versions", "hardware")
@@ -40,10 +43,9 @@ def add_runs(paths: Sequence[str | Path], store: Path, commit: str | None = None
     records: dict[Path, dict[str, Any]] = {}
     for record, rows in additions:
         method = rows[0]["method"]
-        folder = store / safe_name(record["config"]["env"]["id"])
+        folder = store / safe_name(task_name(record["config"]["env"]))
         path = folder / f"{method}.json"
         table = tables.setdefault(folder, read_table(folder))
-        refuse_other_env(folder, record["config"]["env"])
         seeds = {str(row["seed"]) for row in rows}
         known = records.get(path) or (read_config_file(path) if path.is_file() else None)
         kept = {row["seed"] for row in table if row["method"] == method} - seeds
@@ -55,7 +57,7 @@ def add_runs(paths: Sequence[str | Path], store: Path, commit: str | None = None
         folder.mkdir(parents=True, exist_ok=True)
         write_table(folder, table)
     for path, record in records.items():
-        write_record(path, record)
+        write_json(path, record)
     return [*(folder / CURVES_FILE for folder in tables), *records]
 
 
@@ -63,9 +65,11 @@ def read_addition(run: Path, commit: str | None) -> tuple[dict[str, Any], Table]
     """What a finished run folder contributes: its record and its rows."""
     content = read_config(run)
     config = content["config"]
-    rows = list(evaluation_rows(run, config["env"]["id"]))
+    names = {"env": config["env"]["id"], "method": run.resolve().name}
+    evaluations = [row | names for row in evaluation_rows(run, DIAGNOSTICS)]
+    rows = [{name: row.get(name) for name in COLUMNS} for row in evaluations]
     for seed in config["seeds"]:
-        last = max((row["env_steps"] for row in rows if row["seed"] == seed), default=0)
+        last = max((row["env_steps"] for row in evaluations if row["seed"] == seed), default=0)
         if last < config["env_steps"]:
             raise InputError(
                 f"{run} is not finished: seed {seed} was evaluated up to {last} of "
@@ -89,19 +93,6 @@ def command_text(argv: Sequence[str] | None) -> str | None:
         return None
     program = Path(argv[0]).name
     return shlex.join(["lfiw" if program == "__main__.py" else program, *argv[1:]])
-
-
-def evaluation_rows(run: Path, env: str) -> Iterator[Row]:
-    """The evaluations, each with the diagnostics of the phase before it."""
-    latest: dict[int, Row] = {}
-    for row in read_metrics(run):
-        if row["kind"] == "train":
-            latest[row["seed"]] = row
-            continue
-        phase = latest.get(row["seed"], {})
-        ages = {f"weight_by_age_{k}": w for k, w in enumerate(phase.get("weight_by_age") or ())}
-        own = {"env": env, "method": run.resolve().name, **row}
-        yield {name: ({**phase, **ages} | own).get(name) for name in COLUMNS}
 
 
 def merge_records(
@@ -134,19 +125,11 @@ def comparable(config: dict[str, Any]) -> dict[str, Any]:
     """What seeds of one method must share."""
     horizon = config["schedule_env_steps"] or config["env_steps"]
     settings = {k: v for k, v in config.items() if k not in ("seeds", "checkpoint")}
-    return settings | {"schedule_env_steps": horizon}
+    return settings | {"schedule_env_steps": horizon, "env": task_name(config["env"])}
 
 
 def earlier_seeds(record: dict[str, Any]) -> set[int]:
     return {seed for run in record.get("earlier_runs", ()) for seed in run["seeds"]}
-
-
-def refuse_other_env(folder: Path, env: dict[str, Any]) -> None:
-    """One table, one task: its version and its arguments."""
-    for path in sorted(folder.glob("*.json")):
-        stored = read_config_file(path)["config"]["env"]
-        if stored != env:
-            raise InputError(f"{path} was run on {stored}, not on {env}: the two are not mixed.")
 
 
 def text(value: Any) -> str:
@@ -174,24 +157,3 @@ def write_table(folder: Path, table: Table) -> None:
         writer.writeheader()
         writer.writerows(sorted(table, key=order))
     temporary.replace(folder / CURVES_FILE)
-
-
-def read_store(store: Path) -> dict[tuple[str, str], tuple[Curves, dict[str, Any]]]:
-    """Curves and record of every method, by task and method."""
-    found = {}
-    for folder in sorted(path.parent for path in store.glob(f"*/{CURVES_FILE}")):
-        table = read_table(folder)
-        for method in dict.fromkeys(row["method"] for row in table):
-            record = read_config_file(folder / f"{method}.json")
-            rows = [
-                {
-                    "seed": int(row["seed"]),
-                    "env_steps": int(row["env_steps"]),
-                    "return_mean": float(row["return_mean"]),
-                }
-                for row in table
-                if row["method"] == method
-            ]
-            curves = make_curves(rows, record["config"], method, folder)
-            found[curves.env, method] = (curves, record)
-    return found

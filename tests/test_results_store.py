@@ -10,8 +10,9 @@ import pytest
 from lfiw.cli import main
 from lfiw.config import config_to_json, make_config
 from lfiw.errors import InputError
+from lfiw.results import read_methods
 from lfiw.results_page import BEGIN, END, rebuild_page
-from lfiw.results_store import add_runs, read_store
+from lfiw.results_store import add_runs
 from lfiw.runlog import write_json
 
 STEPS = 200
@@ -51,9 +52,9 @@ def make_run(
 
 def returns_of(store: Path, task: str = "Hopper-v5") -> dict[str, dict[int, list[float]]]:
     return {
-        method: dict(zip(curves.seeds, curves.returns.tolist(), strict=True))
-        for (env, method), (curves, _) in read_store(store).items()
-        if env == task
+        method.name: dict(zip(method.curves.seeds, method.curves.returns.tolist(), strict=True))
+        for method in read_methods([store])
+        if method.task == task
     }
 
 
@@ -116,12 +117,13 @@ def test_seeds_with_other_settings_do_not_mix(tmp_path: Path) -> None:
     assert returns_of(store)["sac-lfiw"] == {0: [3, 3], 1: [4, 4]}
 
 
-def test_other_arguments_of_the_environment_do_not_mix(tmp_path: Path) -> None:
+def test_other_arguments_of_the_environment_are_another_task(tmp_path: Path) -> None:
     store = tmp_path / "results"
-    add_runs([make_run(tmp_path / "sac-per", {0: (1, 1)})], store)
-    other = make_run(tmp_path / "sac-ere", {0: (1, 1)}, **{"env.kwargs": {"frame_skip": 2}})
-    with pytest.raises(InputError, match="not mixed"):
-        add_runs([other], store)
+    add_runs([make_run(tmp_path / "a" / "sac-per", {0: (1, 1)})], store)
+    other = {"env.kwargs": {"frame_skip": 2}}
+    add_runs([make_run(tmp_path / "b" / "sac-per", {0: (2, 2)}, **other)], store)
+    assert returns_of(store) == {"sac-per": {0: [1, 1]}}
+    assert returns_of(store, "Hopper-v5 (frame_skip=2)") == {"sac-per": {0: [2, 2]}}
 
 
 def test_nothing_is_written_unless_all_runs_are_finished(tmp_path: Path) -> None:
@@ -154,6 +156,7 @@ def test_page_says_what_was_not_run_and_keeps_the_authors_words(tmp_path: Path) 
         assert "| 2,395 ± 212 |" in page  # the paper's
         assert "| Hopper-v5 | sac-lfiw | 200 | 0, 1 | abacus, 2 cores | jax 1.2.3" in page
         assert "| abc1234 | 2026-01-02 | 3 min 20 s |" in page
+        assert "sac-lfiw" in (store / "report" / "index.html").read_text()
 
 
 def test_a_lost_mark_is_refused(tmp_path: Path) -> None:
@@ -178,7 +181,7 @@ def test_show(tmp_path: Path, capfd: Any) -> None:
     [
         (["add"], "Name at least one run folder."),
         (["add", "nowhere"], "nowhere holds no run folder."),
-        (["show"], "results holds no results."),
+        (["show"], "results holds neither run folders nor stored results."),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -195,9 +198,9 @@ def test_bad_input_is_one_sentence(
 def test_the_committed_store_is_complete() -> None:
     """The tables of the page follow from its files."""
     store = Path(__file__).parents[1] / "results"
-    cells = read_store(store)
-    assert len(cells) >= 7
-    for curves, kept in cells.values():
-        assert list(curves.seeds) == kept["config"]["seeds"]
-        assert kept["commit"]
-        assert kept["wall_seconds"] > 0
+    methods = read_methods([store])
+    assert len(methods) >= 7
+    for method in methods:
+        assert list(method.curves.seeds) == method.config["seeds"]
+        assert method.record["commit"]
+        assert method.wall_seconds is not None
