@@ -30,7 +30,7 @@ TEMPERATURES = (1.0, 2.5, 5.0, 7.5, 10.0)  # appendix, as are the other grids
 FAST_SIZES = (1_000, 10_000, 50_000, 100_000)
 HIDDEN_UNITS = (128, 256, 512)
 
-NUM_INITIALISATIONS = {"smoke": 200, "small": 200, "paper": 10_000}
+NUM_INITIALISATIONS = {"smoke": 200, "small": 200, "paper": 2000}
 NUM_MDPS = {"smoke": 200, "small": 1000, "paper": 10_000}
 
 
