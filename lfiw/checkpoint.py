@@ -104,6 +104,12 @@ def save_checkpoint(
     return final
 
 
+def keep_newest(run: Path, name: str) -> None:
+    """Put the newest checkpoint, if there is one, out of the reach of later ones."""
+    for newest in list_checkpoints(run)[:1]:
+        shutil.copytree(newest, newest.parent / name, dirs_exist_ok=True)
+
+
 def manifest_hash(manifest: Mapping[str, Any]) -> str:
     """Of the manifest's own content, so that a flipped byte in it is seen too."""
     content = {key: value for key, value in manifest.items() if key != "sha256"}

@@ -17,7 +17,7 @@ import numpy as np
 
 from lfiw.curves import Curves, column, make_curves
 from lfiw.errors import InputError
-from lfiw.runlog import Row, read_config_file, read_metrics
+from lfiw.runlog import Row, read_config_file, read_metrics, stopped_seeds
 
 CURVES_FILE = "curves.csv"
 NUM_AGES = 5  # of weight_by_age, newest first
@@ -161,10 +161,11 @@ def _read_run(folder: Path) -> Method:
 def evaluation_rows(folder: Path, names: Sequence[str] = DIAGNOSTICS) -> Iterator[Row]:
     """The evaluations of a run folder, each with the diagnostics of the phase before it."""
     latest: dict[int, Row] = {}
+    stopped = stopped_seeds(folder)
     for row in read_metrics(folder):
         if row.get("kind") == "train":
             latest[row["seed"]] = row
-        elif row.get("kind") == "eval":
+        elif row.get("kind") == "eval" and row["seed"] not in stopped:
             yield diagnostics_of(latest.get(row["seed"], {}), names) | row
 
 

@@ -20,6 +20,7 @@ from lfiw.runlog import (
     read_config_file,
     read_metrics,
     safe_name,
+    stopped_seeds,
     write_json,
 )
 
@@ -68,7 +69,11 @@ def read_addition(run: Path, commit: str | None) -> tuple[dict[str, Any], Table]
     names = {"env": config["env"]["id"], "method": run.resolve().name}
     evaluations = [row | names for row in evaluation_rows(run, DIAGNOSTICS)]
     rows = [{name: row.get(name) for name in COLUMNS} for row in evaluations]
-    for seed in config["seeds"]:
+    stopped = stopped_seeds(run)
+    live = [seed for seed in config["seeds"] if seed not in stopped]
+    if not live:
+        raise InputError(f"All seeds of {run} were stopped for numbers that were not finite.")
+    for seed in live:
         last = max((row["env_steps"] for row in evaluations if row["seed"] == seed), default=0)
         if last < config["env_steps"]:
             raise InputError(
@@ -77,14 +82,14 @@ def read_addition(run: Path, commit: str | None) -> tuple[dict[str, Any], Table]
             )
     log = read_metrics(run)
     record = {
-        "config": config,
+        "config": {**config, "seeds": live},
         **{name: content[name] for name in RECORDED if name in content},
         "command": command_text(content.get("command")),
         "commit": commit or content.get("commit"),
         "date": content.get("started"),
         "wall_seconds": max((row.get("wall_seconds", 0.0) for row in log), default=None),
     }
-    return record, rows
+    return record | ({"stopped_seeds": sorted(stopped)} if stopped else {}), rows
 
 
 def command_text(argv: Sequence[str] | None) -> str | None:

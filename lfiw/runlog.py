@@ -38,7 +38,9 @@ TENSORBOARD_TAGS = {
     "weight_by_age": ("lfiw/weight_by_age",),
     "alpha": ("train/ent_coef",),
 }
-NOT_PLOTTED = {"kind", "seed", "env_steps", "updates", "wall_seconds", "episodes"}
+NOT_PLOTTED = {
+    *("kind", "seed", "env_steps", "updates", "wall_seconds", "episodes", "faults", "reason"),
+}
 
 Row = dict[str, Any]
 Later = tuple[Future[Any], Callable[[Any], Row]]  # a result to come, and how to write it
@@ -78,13 +80,13 @@ class RunLog:
     def __init__(
         self,
         folder: Path,
-        on_eval: Callable[[Row], None] = lambda row: None,
+        on_row: Callable[[Row], None] = lambda row: None,
         resume_at: int = 0,
         elapsed: float = 0.0,
     ) -> None:
         """`resume_at`: the length in bytes to which a log that is taken up again is cut."""
         self.folder = folder
-        self._on_eval = on_eval
+        self._on_row = on_row
         path = folder / "metrics.jsonl"
         path.touch()
         os.truncate(path, resume_at)
@@ -123,8 +125,7 @@ class RunLog:
         self._show(row)
 
     def _show(self, row: Row) -> None:
-        if row["kind"] == "eval":
-            self._on_eval(row)
+        self._on_row(row)
         self._write_tensorboard(row)
 
     def sync(self) -> int:
@@ -177,12 +178,11 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 def save_policies(
     folder: Path,
-    seeds: Sequence[int],
-    policies: Sequence[Mapping[str, np.ndarray]],
+    policies: Mapping[int, Mapping[str, np.ndarray]],
     bounds: Mapping[str, np.ndarray],
 ) -> None:
-    """Policy files, complete with the action bounds."""
-    for seed, arrays in zip(seeds, policies, strict=True):
+    """Policy files by seed, complete with the action bounds."""
+    for seed, arrays in policies.items():
         save_arrays(policy_file(folder, seed), {**arrays, **bounds})
 
 
@@ -235,6 +235,11 @@ def read_metrics(run: str | Path, kind: str | None = None) -> list[Row]:
         if kind is None or row.get("kind") == kind:
             rows.append(row)
     return rows
+
+
+def stopped_seeds(run: str | Path) -> set[int]:
+    """Seeds that were given up: no curve or table counts them."""
+    return {row["seed"] for row in read_metrics(run, "stopped")}
 
 
 def find_runs(paths: Sequence[str | Path]) -> list[Path]:

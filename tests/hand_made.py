@@ -20,6 +20,7 @@ def make_run(folder: Path, env: str, agent: str, replay: str, **settings: Any) -
     config = make_config(env, agent, replay, **settings)
     folder.mkdir(parents=True)
     write_json(folder / "config.json", {"config": config_to_json(config)})
+    (folder / "metrics.jsonl").touch()
     return Run(folder, config)
 
 

@@ -134,6 +134,17 @@ def test_nothing_is_written_unless_all_runs_are_finished(tmp_path: Path) -> None
     assert not (tmp_path / "results").exists()
 
 
+def test_a_seed_that_was_stopped_is_left_out_and_named(tmp_path: Path) -> None:
+    store = tmp_path / "results"
+    run = make_run(tmp_path / "sac-lfiw", {0: (1, 2), 1: (3, 4)})
+    with (run / "metrics.jsonl").open("a") as log:
+        log.write(json.dumps({"kind": "stopped", "seed": 1, "env_steps": 150}) + "\n")
+    add_runs([run], store)
+    assert returns_of(store) == {"sac-lfiw": {0: [1, 2]}}
+    assert record(store, "sac-lfiw")["stopped_seeds"] == [1]
+    assert record(store, "sac-lfiw")["config"]["seeds"] == [0]
+
+
 def test_page_says_what_was_not_run_and_keeps_the_authors_words(tmp_path: Path) -> None:
     store = tmp_path / "results"
     store.mkdir()

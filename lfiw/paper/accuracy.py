@@ -15,7 +15,7 @@ import numpy as np
 
 from lfiw.config import TrainConfig
 from lfiw.errors import InputError
-from lfiw.paper.cells import Study
+from lfiw.paper.cells import Study, live_seeds
 from lfiw.paper.snapshots import apply_layers, load_snapshot
 from lfiw.rollout import EnvRunner
 from lfiw.runlog import SNAPSHOT_PERCENTS, write_json
@@ -49,7 +49,7 @@ def policy_pairs(run: Run, percent: int, seed: int, env_seed: int, count: int) -
     try:
         rows = runner.collect(policy, count).rows
     finally:
-        runner.close()
+        runner.env.close()
     return rows[:, : runner.spec.obs_size + runner.spec.action_size]  # a row starts with (s, a)
 
 
@@ -116,7 +116,7 @@ def analyse_accuracy(study: Study) -> list[Path]:
         ratio_accuracy(run, seed, pairs, updates)
         for run in study.runs
         if run.config.replay.name == "lfiw"
-        for seed in run.config.seeds
+        for seed in live_seeds(run)
     ]
     if not rows:
         raise InputError("None of the runs has a ratio network: name one with LFIW.")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.config import TrainConfig, make_config
-from lfiw.runlog import run_folder
+from lfiw.runlog import run_folder, stopped_seeds
 from lfiw.settings import override, walk
 from lfiw.training import Run
 
@@ -110,6 +110,12 @@ def config_of(cell: Cell, scale: Scale) -> TrainConfig:
 def run_of(cell: Cell, config: TrainConfig, out: Path) -> Run:
     """Where the cell's run is, or will be: experiments with the same cell share it."""
     return Run(run_folder(out, cell.task, f"{cell.agent}-{cell.replay}", cell.label), config)
+
+
+def live_seeds(run: Run) -> list[int]:
+    """The seeds that were not stopped for numbers that were not finite."""
+    stopped = stopped_seeds(run.folder)
+    return [seed for seed in run.config.seeds if seed not in stopped]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from lfiw.envs import check_spaces, make_env
-from lfiw.paper.cells import Study
+from lfiw.paper.cells import Study, live_seeds
 from lfiw.paper.snapshots import apply_layers, load_snapshot
 from lfiw.policy import LOG_STD_MAX, LOG_STD_MIN, NumpyPolicy
 from lfiw.rollout import MAX_EVAL_STEPS
@@ -151,7 +151,7 @@ def q_quality(run: Run, seed: int, num_trajectories: int) -> dict[str, Any]:
 
 def analyse_q_quality(study: Study) -> list[Path]:
     count = NUM_TRAJECTORIES[study.scale]
-    rows = [q_quality(run, seed, count) for run in study.runs for seed in run.config.seeds]
+    rows = [q_quality(run, seed, count) for run in study.runs for seed in live_seeds(run)]
 
     def mean(method: str, name: str) -> float | None:
         values = [row[name] for row in rows if row["method"] == method and row[name] is not None]

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from lfiw.config import TrainConfig, check, config_from_json, pick
 from lfiw.errors import InputError
-from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, run_of
+from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, live_seeds, run_of
 from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.paper.workload import measure
 from lfiw.resume import conditions, refuse_differences, resumed_job
@@ -82,7 +82,7 @@ def plan_runs(cells: Sequence[Cell], scale: str, seeds: Sequence[int], out: Path
 
 
 def is_complete(run: Run) -> bool:
-    """Every seed has its last evaluation and its last snapshot."""
+    """Every seed has its last evaluation and its last snapshot, or was stopped for good."""
     if not (run.folder / "metrics.jsonl").is_file():
         return False
     evaluated = {
@@ -92,7 +92,7 @@ def is_complete(run: Run) -> bool:
     }
     return all(
         seed in evaluated and snapshot_file(run.folder, 100, seed).is_file()
-        for seed in run.config.seeds
+        for seed in live_seeds(run)
     )
 
 
