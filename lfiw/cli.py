@@ -50,6 +50,8 @@ class Train:
     per core)."""
     devices: str | None = None
     """Devices that train: cpu, gpu, cpu:2 (the first two) or gpu:0,2 (default: all)."""
+    deterministic: bool = False
+    """On a GPU: the same command gives the same bits, somewhat slower (a CPU always does)."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Further settings, such as replay.temperature=2.5 or env.kwargs.NAME=VALUE; `lfiw
     settings` lists them all."""
@@ -73,7 +75,10 @@ class Train:
     def configs(self) -> list[TrainConfig]:
         from lfiw.config import make_config
 
-        general: dict[str, Any] = {"seeds": self.parse_seeds()}
+        general: dict[str, Any] = {
+            "seeds": self.parse_seeds(),
+            "deterministic": self.deterministic,
+        }
         if self.env_steps is not None:
             general["env_steps"] = self.env_steps
         configs = [
@@ -96,10 +101,14 @@ class Train:
             if count < 1:
                 raise InputError(f"--num-seeds must be at least 1, not {count}.")
             return tuple(range(count))
-        from lfiw.settings import parse
+        return parse_seeds(self.seeds)
 
-        seeds: tuple[int, ...] = parse("--seeds", self.seeds, tuple[int, ...])
-        return seeds
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    from lfiw.settings import parse
+
+    seeds: tuple[int, ...] = parse("--seeds", text, tuple[int, ...])
+    return seeds
 
 
 def split_names(text: str, option: str) -> list[str]:
@@ -133,8 +142,10 @@ class Resume:
     """Run folders, or folders that hold some."""
     env_steps: int | None = None
     """Extend the runs to this many environment steps; schedules stay at their end values."""
+    seeds: str | None = None
+    """Add these seeds to every run, separated by commas; those that it has just go on."""
     allow_inexact: bool = False
-    """Go on although versions or hardware differ."""
+    """Go on although versions, hardware or settings differ."""
     workers: int | None = None
     """As for train."""
     devices: str | None = None
@@ -149,11 +160,37 @@ class Resume:
         done = resume(
             self.runs,
             env_steps=self.env_steps,
+            seeds=parse_seeds(self.seeds or ""),
             allow_inexact=self.allow_inexact,
             workers=self.workers,
             devices=self.devices,
         )
         console.print(comparison_table([read_curves(run.folder) for run in done]))
+
+
+@dataclass
+class Verify:
+    """Check every file of runs against its hash, and say from where a resume would go on."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    """Run folders, or folders that hold some."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.errors import RunError
+        from lfiw.policy import parts_of
+        from lfiw.runlog import find_runs
+        from lfiw.verify import verify_run
+
+        if not self.runs:
+            raise InputError("Name at least one run folder.")
+        damaged = 0
+        for folder in [part for run in find_runs(self.runs) for part in parts_of(run)]:
+            problems, outcome = verify_run(folder)
+            damaged += len(problems)
+            for line in (*problems, outcome):
+                console.print(line, soft_wrap=True, highlight=False, markup=False)
+        if damaged:
+            raise RunError(f"{damaged} damaged file{'s' if damaged > 1 else ''} found.")
 
 
 @dataclass
@@ -295,6 +332,7 @@ class Bench:
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
     "resume": Resume,
+    "verify": Verify,
     "evaluate": Evaluate,
     "plot": Plot,
     "record": Record,

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from lfiw.errors import InputError
-from lfiw.runlog import read_config, read_metrics
+from lfiw.runlog import read_config, read_evaluations
 
 FINAL_EVALUATIONS = 10
 
@@ -53,7 +53,7 @@ class Curves:
 def read_curves(run: Path) -> Curves:
     """The evaluations that every seed has had so far."""
     config = read_config(run)["config"]
-    rows = read_metrics(run, "eval")
+    rows = read_evaluations(run)
     seeds = tuple(sorted({row["seed"] for row in rows}))
     if not seeds:
         raise InputError(f"{run} has no evaluation yet.")

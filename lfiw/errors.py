@@ -12,6 +12,10 @@ class RunError(RuntimeError):
     """Something failed while running; the message says what and where."""
 
 
+class Damaged(RunError):
+    """A file of a run folder is not what was written there."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint such as ' Did you mean lfiw?', or the list of valid names."""
     known = sorted(known)

@@ -14,13 +14,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lfiw.checkpoint import Damaged
 from lfiw.config import TrainConfig
+from lfiw.errors import Damaged
 from lfiw.learner import LearnerState, make_learner, traced_settings
+from lfiw.replay.sum_tree import grow_tree
 from lfiw.types import Clock, EnvSpec, Metrics
 
 # Independent kernels of an update run side by side (docs/performance.md has figures).
 GPU_OPTIONS: dict[str, Any] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+# Autotuning may choose other kernels each time; some kernels add in no fixed order.
+DETERMINISTIC_OPTIONS: dict[str, Any] = {
+    "xla_gpu_deterministic_ops": True,
+    "xla_gpu_autotune_level": 0,
+}
 # Products this small gain nothing from a second thread, and bits no longer depend on threads.
 CPU_OPTIONS: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
 
@@ -79,6 +85,8 @@ class Group:
         self._batched = devices[0].platform != "cpu"
         learner = make_learner(config, spec)
         options = {"cpu": CPU_OPTIONS, "gpu": GPU_OPTIONS}.get(devices[0].platform, {})
+        if config.deterministic and devices[0].platform == "gpu":
+            options = options | DETERMINISTIC_OPTIONS
         compiled = partial(compile_for_runs, batched=self._batched, options=options)
         init = compiled(learner.init)
         self._add = compiled(learner.add, donate=True)
@@ -150,7 +158,7 @@ class Group:
                 elif (counter := ring_counter(name, num_rows, self.config.capacity)) is not None:
                     values = [counter] * len(chosen)
                 else:
-                    values = [runs[run][name] for run in chosen]
+                    values = [saved_array(name, runs[run], self.config.capacity) for run in chosen]
                 array = np.stack(values) if self._batched else values[0]
                 expected = jax.eval_shape(_to_data, current)
                 if array.shape != expected.shape or array.dtype != expected.dtype:
@@ -193,6 +201,17 @@ def ring_counter(name: str, num_rows: int, capacity: int) -> np.ndarray | None:
     if name.startswith("replay") and name.endswith(".size"):
         return np.array(min(num_rows, capacity), np.int32)
     return None
+
+
+def saved_array(name: str, saved: Mapping[str, np.ndarray], capacity: int) -> np.ndarray:
+    """The array itself; or, for a level of the sum tree of an extended run's larger ring, what
+    the saved leaves make it: the slots of the ring stay where they were."""
+    stem, _, level = name.rpartition("[")
+    if stem.endswith(".tree"):
+        leaves = saved[max(other for other in saved if other.startswith(f"{stem}["))]
+        if len(leaves) < capacity:
+            return np.asarray(grow_tree(jnp.asarray(leaves), capacity)[int(level[:-1])])
+    return saved[name]
 
 
 def _leaf_name(path: Any) -> str:

@@ -21,7 +21,7 @@ from lfiw.group import Group
 from lfiw.learner import updates_in_call
 from lfiw.rollout import Episode, RunnerState, eval_seeds
 from lfiw.rows import eval_row, train_row
-from lfiw.runlog import Row, RunLog, save_arrays, save_policies
+from lfiw.runlog import Row, RunLog, read_config, save_arrays, save_policies
 from lfiw.segments import Segments
 from lfiw.types import EnvSpec, Metrics
 
@@ -106,6 +106,7 @@ class GroupTrainer:
         """Train to the end, from the start or from a checkpoint."""
         config = self.config
         facts = checkpoint.facts if checkpoint else {}
+        self.config_file = read_config(self.folder)
         with ExitStack() as stack:
             self.evaluator = evaluator
             self.segments = [
@@ -242,19 +243,20 @@ class GroupTrainer:
         """Commit a checkpoint of everything that an exact resume needs."""
         seeds = [str(seed) for seed in self.config.seeds]
         runners = self.collector.states()
-        log_bytes = self.log.sync()
+        log_facts = self.log.facts()
         facts: dict[str, Any] = {
             "env_steps": self.env_steps,
             "updates": self.updates,
             "phase_start": self.phase_start,
             "next_snapshot": self.next_snapshot,
-            "log_bytes": log_bytes,
+            **log_facts,
             "wall_seconds": self.log.wall_seconds(),
             "runners": {seed: runner.facts for seed, runner in zip(seeds, runners, strict=True)},
             "segments": {
                 seed: rows.facts() for seed, rows in zip(seeds, self.segments, strict=True)
             },
             "episodes": self.phase.episodes if self.phase else None,
+            "config": self.config_file,
         }
         arrays = [
             {f"learner.{name}": array for name, array in state.items()}
@@ -278,8 +280,8 @@ class GroupTrainer:
                 segments.drop_before(facts["segments"][str(seed)], self.config.capacity)
 
     def _restore(self, checkpoint: Checkpoint | None, allow_inexact: bool) -> None:
-        if checkpoint is None:
-            return
+        if checkpoint is None or checkpoint.facts["env_steps"] == 0:
+            return  # all follows from the configuration
         facts = self.last_saved = checkpoint.facts
         self.env_steps, self.updates = facts["env_steps"], facts["updates"]
         self.phase_start, self.next_snapshot = facts["phase_start"], facts["next_snapshot"]

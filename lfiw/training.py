@@ -15,7 +15,14 @@ from typing import Any
 
 from rich.console import Console
 
-from lfiw.checkpoint import Checkpoint, locked
+from lfiw.checkpoint import (
+    LOCK,
+    Checkpoint,
+    checkpoint_name,
+    locked,
+    remove_newer,
+    save_checkpoint,
+)
 from lfiw.collector import Evaluator
 from lfiw.config import TrainConfig, check, config_to_json, make_config, warnings
 from lfiw.devices import (
@@ -28,11 +35,13 @@ from lfiw.devices import (
 from lfiw.env_config import EnvConfig
 from lfiw.envs import probe_env
 from lfiw.errors import InputError, RunError
+from lfiw.files import sync
 from lfiw.group import place_runs
 from lfiw.host import free_disk, usable_cores, versions
 from lfiw.learner import state_bytes
 from lfiw.progress import show_progress
-from lfiw.runlog import Row, read_metrics, run_folder, write_json
+from lfiw.recovery import start_facts
+from lfiw.runlog import Row, read_config, read_evaluations, run_folder, write_config
 from lfiw.trainer import GroupTrainer, Progress, Stopped
 
 
@@ -47,7 +56,7 @@ class Run(os.PathLike[str]):
         return str(self.folder)
 
     def evaluations(self) -> list[Row]:
-        return read_metrics(self.folder, "eval")
+        return read_evaluations(self.folder)
 
 
 def train(
@@ -136,9 +145,10 @@ def run_jobs(
         trainers.append(GroupTrainer(job.config, spec, scale, job.folder, progress, group_devices))
     with ExitStack() as locks:
         for job, trainer in zip(jobs, trainers, strict=True):
-            if not job.resumed:
-                _create(trainer)
-            locks.enter_context(locked(job.folder))
+            if job.resumed:
+                _take_up(job)
+            else:
+                _create(trainer, locks)
         num_workers = usable_cores() if workers is None else workers
         _train_side_by_side(jobs, trainers, num_workers, console)
     return [Run(job.folder, job.config) for job in jobs]
@@ -157,32 +167,50 @@ def _refuse_clashes(folders: Sequence[Path]) -> None:
     for folder in folders:
         if folders.count(folder) > 1:
             raise InputError(f"Two of the methods would be written to {folder}.")
-        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        if folder.exists() and not _is_free(folder):
             raise InputError(
                 f"{folder} already holds a run; choose another --out or --label, or remove it."
             )
 
 
-def _create(trainer: GroupTrainer) -> None:
-    """The folder, with everything that decides the bits of its runs."""
+def _is_free(folder: Path) -> bool:
+    """Not there, empty, or left by a start that was killed before anything was decided."""
+    return folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, "config.tmp"}
+
+
+def _create(trainer: GroupTrainer, locks: ExitStack) -> None:
+    """The folder, held by this process, with everything that decides the bits of its runs and
+    checkpoint 0: all of it is there before anything is compiled."""
     folder, config = trainer.folder, trainer.config
-    shards = place_runs(len(config.seeds), trainer.devices)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        sync(folder.parent)
+        locks.enter_context(locked(folder))
+        _refuse_clashes([folder])  # another process may have been quicker
         content = {
             "config": config_to_json(config),
             "updates_in_call": trainer.call_updates,
             "placement": [
                 {"device": str(shard.device), "seeds": list(config.seeds[shard.runs])}
-                for shard in shards
+                for shard in place_runs(len(config.seeds), trainer.devices)
             ],
             "versions": versions(),
             "hardware": hardware(trainer.devices),
             "command": sys.argv,
         }
-        write_json(folder / "config.json", content)
+        write_config(folder, content)
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror}.") from None
+    save_checkpoint(folder, checkpoint_name(0, 0), start_facts(content), {})
+
+
+def _take_up(job: Job) -> None:
+    """Make the folder ready to go on from the job's checkpoint."""
+    if job.checkpoint is not None:
+        remove_newer(job.checkpoint.path)
+    content = read_config(job.folder)
+    if content["config"] != (config := config_to_json(job.config)):
+        write_config(job.folder, {**content, "config": config})
 
 
 @contextmanager
@@ -254,4 +282,9 @@ def _raise_failures(failures: dict[str, BaseException]) -> None:
     for name, error in failures.items():
         if isinstance(error, InputError | RunError):
             raise RunError(f"{name} stopped: {error}") from error
+        if isinstance(error, OSError):
+            raise RunError(
+                f"{name} stopped: {error.filename or 'a file'} cannot be written or read: "
+                f"{error.strerror}; its last checkpoint is intact."
+            ) from error
         raise error
