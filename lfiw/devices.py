@@ -61,14 +61,14 @@ def choose_devices(choice: str | None) -> list[jax.Device]:
     return devices
 
 
-def devices_of_groups(num_groups: int, devices: Sequence[jax.Device]) -> list[list[jax.Device]]:
-    """A fixed rule: with at least as many groups as devices each group has one of its own, in
-    turn; with fewer, every group spreads over all. CPU devices are always shared, in turn."""
-    firsts = [group % len(devices) for group in range(num_groups)]
+def devices_of_teams(num_teams: int, devices: Sequence[jax.Device]) -> list[list[jax.Device]]:
+    """A fixed rule: with at least as many teams as devices each team has one of its own, in
+    turn; with fewer, every team spreads over all. CPU devices are always shared, in turn."""
+    firsts = [team % len(devices) for team in range(num_teams)]
     shifted = [[*devices[first:], *devices[:first]] for first in firsts]
-    if devices[0].platform == "cpu" or num_groups < len(devices):
+    if devices[0].platform == "cpu" or num_teams < len(devices):
         return shifted
-    return [group[:1] for group in shifted]
+    return [team[:1] for team in shifted]
 
 
 def check_memory(needed: int, devices: Sequence[jax.Device]) -> str:

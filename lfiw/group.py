@@ -6,7 +6,7 @@ of its own, which gives the same bits as the run alone; calls spread over the CP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from lfiw.config import TrainConfig
 from lfiw.errors import Damaged
-from lfiw.learner import LearnerState, make_learner, traced_settings
+from lfiw.learner import Learner, LearnerState, learn_together, make_learner, traced_settings
 from lfiw.replay.sum_tree import grow_tree
 from lfiw.types import Clock, EnvSpec, Metrics
 
@@ -50,24 +50,16 @@ def place_runs(num_runs: int, devices: Sequence[jax.Device]) -> list[Shard]:
     ]
 
 
-def compile_for_runs(
-    function: Callable[..., Any],
-    batched: bool,
-    options: Mapping[str, Any],
-    donate: bool = False,
-    shared: int = 0,
-) -> Any:
-    """Compile a function of one run for a shard. Its last `shared` arguments are common to
-    all runs; its first one, the state, is donated where the function replaces it."""
-    jit = partial(jax.jit, donate_argnums=(0,) if donate else (), compiler_options=dict(options))
-    if not batched:
-        return jit(function)
-
-    def over_runs(*arguments: Any) -> Any:
-        axes = [0] * (len(arguments) - shared) + [None] * shared
-        return jax.vmap(function, in_axes=axes)(*arguments)
-
-    return jit(over_runs)
+def over_runs(learner: Learner) -> Learner:
+    """The learner of a batch of runs: arrays of a state have the run axis first, what a scan
+    walks along has it second."""
+    return learner._replace(
+        init=jax.vmap(learner.init),
+        add=jax.vmap(learner.add),
+        prepare=jax.vmap(learner.prepare, in_axes=(0, 0, None), out_axes=1),
+        cycle=jax.vmap(learner.cycle, in_axes=(0, 0, None, 0)),
+        summarise=jax.vmap(learner.summarise, in_axes=(0, 1)),
+    )
 
 
 class Group:
@@ -82,32 +74,30 @@ class Group:
     ) -> None:
         self.config = config
         self.shards = place_runs(len(config.seeds), devices)
-        self._batched = devices[0].platform != "cpu"
+        self.batched = devices[0].platform != "cpu"
         learner = make_learner(config, spec)
-        options = {"cpu": CPU_OPTIONS, "gpu": GPU_OPTIONS}.get(devices[0].platform, {})
+        self.learner = over_runs(learner) if self.batched else learner
+        self.options = dict({"cpu": CPU_OPTIONS, "gpu": GPU_OPTIONS}.get(devices[0].platform, {}))
         if config.deterministic and devices[0].platform == "gpu":
-            options = options | DETERMINISTIC_OPTIONS
-        compiled = partial(compile_for_runs, batched=self._batched, options=options)
-        init = compiled(learner.init)
-        self._add = compiled(learner.add, donate=True)
-        self._learn = compiled(learner.learn, donate=True, shared=1)
-        self._learner = learner
+            self.options |= DETERMINISTIC_OPTIONS
+        init = jax.jit(self.learner.init, compiler_options=self.options)
+        self._add = jax.jit(self.learner.add, donate_argnums=0, compiler_options=self.options)
 
         values = scalars or [traced_settings(config)] * len(config.seeds)
         stacked = {
             name: np.asarray([run[name] for run in values], _dtype(values[0][name]))
             for name in values[0]
         }
-        self._scalars = [self._put(stacked, shard) for shard in self.shards]
+        self.scalars = [self._put(stacked, shard) for shard in self.shards]
         seeds = np.asarray(config.seeds, np.uint32)
         keys = [self._put(seeds, shard) for shard in self.shards]
         self.states: list[LearnerState] = [
-            init(scalars, key) for scalars, key in zip(self._scalars, keys, strict=True)
+            init(scalars, key) for scalars, key in zip(self.scalars, keys, strict=True)
         ]
 
     def _put(self, values: Any, shard: Shard) -> Any:
         """A shard's part of arrays [R, ...] on its device."""
-        part = shard.runs if self._batched else shard.runs.start
+        part = shard.runs if self.batched else shard.runs.start
         return jax.device_put(jax.tree.map(lambda array: array[part], values), shard.device)
 
     def add(self, rows: np.ndarray) -> None:
@@ -117,21 +107,12 @@ class Group:
             for state, shard in zip(self.states, self.shards, strict=True)
         ]
 
-    def learn(self, env_steps: int, updates: int) -> list[Metrics]:
-        """One compiled call of updates for every run; returns before it has finished."""
-        clock = Clock(jnp.int32(env_steps), jnp.int32(updates))
-        metrics = []
-        for index, scalars in enumerate(self._scalars):
-            self.states[index], seen = self._learn(self.states[index], scalars, clock)
-            metrics.append(seen)
-        return metrics
-
     def policies(self) -> list[dict[str, np.ndarray]]:
         """The numpy policy of every run."""
-        return self.split([self._learner.policy(*pair) for pair in self._pairs()])
+        return self.split([self.learner.policy(*pair) for pair in self._pairs()])
 
     def snapshots(self) -> list[dict[str, np.ndarray]]:
-        return self.split([self._learner.snapshot(*pair) for pair in self._pairs()])
+        return self.split([self.learner.snapshot(*pair) for pair in self._pairs()])
 
     def export(self) -> list[dict[str, np.ndarray]]:
         """The state of every run but for the ring's rows, which are on disk already."""
@@ -159,7 +140,7 @@ class Group:
                     values = [counter] * len(chosen)
                 else:
                     values = [saved_array(name, runs[run], self.config.capacity) for run in chosen]
-                array = np.stack(values) if self._batched else values[0]
+                array = np.stack(values) if self.batched else values[0]
                 expected = jax.eval_shape(_to_data, current)
                 if array.shape != expected.shape or array.dtype != expected.dtype:
                     raise Damaged(
@@ -172,18 +153,59 @@ class Group:
             self.states[index] = jax.device_put(restored, shard.device)
 
     def _pairs(self) -> list[tuple[LearnerState, Any]]:
-        return list(zip(self.states, self._scalars, strict=True))
+        return list(zip(self.states, self.scalars, strict=True))
 
     def split(self, parts: list[Any]) -> list[Any]:
         """Results of the shards as one numpy tree per run."""
         on_host = jax.device_get(parts)
-        if not self._batched:
+        if not self.batched:
             return list(on_host)
         return [
             jax.tree.map(lambda array, index=index: array[index], part)
             for part, shard in zip(on_host, self.shards, strict=True)
             for index in range(shard.runs.stop - shard.runs.start)
         ]
+
+
+class Team:
+    """Groups that learn in lock-step. On a GPU one program updates all that a device holds, so
+    that the small kernels of one group fill the gaps of another."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.groups = groups
+        shards = [(group, index) for group in groups for index in range(len(group.shards))]
+        if groups[0].batched:
+            devices = dict.fromkeys(group.shards[index].device for group, index in shards)
+            parts = [
+                [(group, index) for group, index in shards if group.shards[index].device == device]
+                for device in devices
+            ]
+        else:
+            parts = [[shard] for shard in shards]
+        programs: dict[tuple[Learner, ...], Any] = {}
+        self._parts = []
+        for part in parts:
+            learners = tuple(group.learner for group, _ in part)
+            program = programs.setdefault(learners, _compile_learn(learners, groups[0].options))
+            self._parts.append((part, program))
+
+    def learn(self, env_steps: int, updates: int) -> list[list[Metrics]]:
+        """One compiled call of updates for every run: metrics by group and shard. Returns
+        before it has finished."""
+        clock = Clock(jnp.int32(env_steps), jnp.int32(updates))
+        metrics: list[list[Metrics]] = [[{}] * len(group.shards) for group in self.groups]
+        for part, program in self._parts:
+            states = tuple(group.states[index] for group, index in part)
+            scalars = tuple(group.scalars[index] for group, index in part)
+            states, seen = program(states, scalars, clock)
+            for (group, index), state, own in zip(part, states, seen, strict=True):
+                group.states[index] = state
+                metrics[self.groups.index(group)][index] = own
+        return metrics
+
+
+def _compile_learn(learners: tuple[Learner, ...], options: dict[str, Any]) -> Any:
+    return jax.jit(partial(learn_together, learners), donate_argnums=0, compiler_options=options)
 
 
 def ring_rows(newest: np.ndarray, num_rows: int, capacity: int) -> np.ndarray:

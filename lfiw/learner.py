@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -39,15 +39,47 @@ class Learner(NamedTuple):
 
     init: Callable[[Scalars, Array], LearnerState]  # (scalars, seed)
     add: Callable[[LearnerState, Array], LearnerState]  # (state, packed rows)
-    # A call of updates is `prepare`, a scan of `cycle`, and `summarise`.
+    # A call of updates is `prepare`, a scan of `cycle`, and `summarise`: see learn_together.
     prepare: Callable[[LearnerState, Scalars, Clock], CycleInputs]
     cycle: Callable[[LearnerState, Scalars, Clock, CycleInputs], tuple[LearnerState, Any]]
-    summarise: Callable[[Scalars, Any], Metrics]
-    # (state, scalars, clock) -> (state, metrics averaged over the call's updates)
-    learn: Callable[[LearnerState, Scalars, Clock], tuple[LearnerState, Metrics]]
+    summarise: Callable[[Scalars, Any], Metrics]  # metrics averaged over the call's updates
     # Both only pick arrays, so they serve one run and a batch of runs alike.
     policy: Callable[[LearnerState, Scalars], dict[str, Array]]
     snapshot: Callable[[LearnerState, Scalars], dict[str, Array]]
+
+    def learn(
+        self, state: LearnerState, scalars: Scalars, clock: Clock
+    ) -> tuple[LearnerState, Metrics]:
+        """One call of updates."""
+        (state,), (metrics,) = learn_together((self,), (state,), (scalars,), clock)
+        return state, metrics
+
+
+def learn_together(
+    learners: Sequence[Learner],
+    states: Sequence[LearnerState],
+    scalars: Sequence[Scalars],
+    clock: Clock,
+) -> tuple[tuple[LearnerState, ...], tuple[Metrics, ...]]:
+    """One call of updates for several learners, cycle by cycle in one scan."""
+    each = list(zip(learners, scalars, strict=True))
+
+    def cycles(states: Any, inputs: Any) -> tuple[Any, Any]:
+        done = [
+            learner.cycle(state, own, clock, given)
+            for (learner, own), state, given in zip(each, states, inputs, strict=True)
+        ]
+        return tuple(state for state, _ in done), tuple(traces for _, traces in done)
+
+    inputs = tuple(
+        learner.prepare(state, own, clock)
+        for (learner, own), state in zip(each, states, strict=True)
+    )
+    learned, traces = scan_packed(cycles, tuple(states), inputs)
+    metrics = (
+        learner.summarise(own, seen) for (learner, own), seen in zip(each, traces, strict=True)
+    )
+    return learned, tuple(metrics)
 
 
 def traced_settings(config: TrainConfig) -> dict[str, float]:
@@ -181,11 +213,6 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
 
         return jax.tree.map(lambda x: jnp.mean(x, axis=0), jax.vmap(of_cycle)(traces))
 
-    def learn(state: LearnerState, scalars: Scalars, clock: Clock) -> tuple[LearnerState, Metrics]:
-        inputs = prepare(state, scalars, clock)
-        state, traces = scan_packed(lambda s, x: cycle(s, scalars, clock, x), state, inputs)
-        return state, summarise(scalars, traces)
-
     def policy(state: LearnerState, scalars: Scalars) -> dict[str, Array]:
         agent, _ = parts(scalars)
         return agent.policy(state.agent)
@@ -204,7 +231,6 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
         prepare=prepare,
         cycle=cycle,
         summarise=summarise,
-        learn=learn,
         policy=policy,
         snapshot=snapshot,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 from rich.console import Console
 
 from lfiw.checkpoint import (
@@ -28,7 +30,7 @@ from lfiw.config import TrainConfig, check, config_to_json, make_config, warning
 from lfiw.devices import (
     check_memory,
     choose_devices,
-    devices_of_groups,
+    devices_of_teams,
     hardware,
     prepare_jax,
 )
@@ -38,11 +40,13 @@ from lfiw.errors import InputError, RunError
 from lfiw.files import sync
 from lfiw.group import place_runs
 from lfiw.host import free_disk, usable_cores, versions
-from lfiw.learner import state_bytes
+from lfiw.learner import program_key, state_bytes
+from lfiw.member import Member
 from lfiw.progress import show_progress
 from lfiw.recovery import start_facts
+from lfiw.replay.uniform import UniformConfig
 from lfiw.runlog import Row, read_config, read_evaluations, run_folder, write_config
-from lfiw.trainer import GroupTrainer, Progress, Stopped
+from lfiw.trainer import Stopped, Trainer
 
 
 @dataclass(frozen=True)
@@ -138,20 +142,49 @@ def run_jobs(
     for job in jobs:
         for warning in warnings(job.config):
             say(f"Note: {warning}")
-    placed = devices_of_groups(len(jobs), chosen)
-    trainers = []
-    for job, (spec, scale), group_devices in zip(jobs, probed, placed, strict=True):
-        progress = Progress(job.folder.name, job.config.env_steps, len(job.config.seeds))
-        trainers.append(GroupTrainer(job.config, spec, scale, job.folder, progress, group_devices))
+    members = {
+        job.folder: Member(job.config, spec, scale, job.folder)
+        for job, (spec, scale) in zip(jobs, probed, strict=True)
+    }
+    teams = make_teams(jobs, chosen)
+    placed = devices_of_teams(len(teams), chosen)
+    trainers = [
+        Trainer([members[job.folder] for job in team], devices)
+        for team, devices in zip(teams, placed, strict=True)
+    ]
     with ExitStack() as locks:
-        for job, trainer in zip(jobs, trainers, strict=True):
-            if job.resumed:
-                _take_up(job)
-            else:
-                _create(trainer, locks)
+        for team, trainer in zip(teams, trainers, strict=True):
+            for job in team:
+                if job.resumed:
+                    _take_up(job)
+                else:
+                    _create(job, trainer, locks)
         num_workers = usable_cores() if workers is None else workers
-        _train_side_by_side(jobs, trainers, num_workers, console)
+        _train_side_by_side(list(zip(teams, trainers, strict=True)), num_workers, console)
     return [Run(job.folder, job.config) for job in jobs]
+
+
+def make_teams(jobs: Sequence[Job], devices: Sequence[jax.Device]) -> list[list[Job]]:
+    """A fixed rule. On the CPU every method is a team of its own. On a GPU methods of one agent
+    that go in lock-step are a team, split further until every device has two, so that one team
+    can learn while another collects."""
+    if devices[0].platform == "cpu":
+        return [[job] for job in jobs]
+    by_key: dict[str, list[Job]] = {}
+    for job in jobs:
+        by_key.setdefault(lockstep_key(job), []).append(job)
+    teams = list(by_key.values())
+    while len(teams) < 2 * len(devices) and (largest := max(teams, key=len))[1:]:
+        teams.remove(largest)
+        teams += [largest[0::2], largest[1::2]]
+    return teams
+
+
+def lockstep_key(job: Job) -> str:
+    """Equal for jobs that can share one loop: they may differ in replay, seeds and scalars."""
+    shared = dataclasses.replace(program_key(job.config), replay=UniformConfig())
+    facts = job.checkpoint.facts if job.checkpoint else {}
+    return f"{shared} {facts.get('env_steps', 0)} {facts.get('updates', 0)}"
 
 
 def check_disk(needed: int, folders: Sequence[Path]) -> None:
@@ -174,14 +207,14 @@ def _refuse_clashes(folders: Sequence[Path]) -> None:
 
 
 def _is_free(folder: Path) -> bool:
-    """Not there, empty, or left by a start that was killed before anything was decided."""
+    """Empty, or left by a start that was killed before anything was decided."""
     return folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, "config.tmp"}
 
 
-def _create(trainer: GroupTrainer, locks: ExitStack) -> None:
+def _create(job: Job, trainer: Trainer, locks: ExitStack) -> None:
     """The folder, held by this process, with everything that decides the bits of its runs and
     checkpoint 0: all of it is there before anything is compiled."""
-    folder, config = trainer.folder, trainer.config
+    folder, config = job.folder, job.config
     try:
         folder.mkdir(parents=True, exist_ok=True)
         sync(folder.parent)
@@ -194,6 +227,7 @@ def _create(trainer: GroupTrainer, locks: ExitStack) -> None:
                 {"device": str(shard.device), "seeds": list(config.seeds[shard.runs])}
                 for shard in place_runs(len(config.seeds), trainer.devices)
             ],
+            "team": [member.folder.name for member in trainer.members],
             "versions": versions(),
             "hardware": hardware(trainer.devices),
             "command": sys.argv,
@@ -234,38 +268,34 @@ def _stop_on_signal(stop: threading.Event) -> Iterator[None]:
 
 
 def _train_side_by_side(
-    jobs: Sequence[Job],
-    trainers: Sequence[GroupTrainer],
-    num_workers: int,
-    console: Console,
+    teams: Sequence[tuple[list[Job], Trainer]], num_workers: int, console: Console
 ) -> None:
-    """One thread per group: while one waits for the device, another steps environments."""
+    """One thread per team: while one waits for the device, another steps environments."""
     stop = threading.Event()
     failures: dict[str, BaseException] = {}
-    total_runs = sum(len(trainer.config.seeds) for trainer in trainers)
-    envs = {repr(trainer.config.env): trainer.config.env for trainer in trainers}
+    members = [member for _, trainer in teams for member in trainer.members]
+    total_runs = sum(len(member.config.seeds) for member in members)
+    envs = {repr(member.config.env): member.config.env for member in members}
     evaluators = {name: Evaluator(env, min(num_workers, total_runs)) for name, env in envs.items()}
 
-    def run(job: Job, trainer: GroupTrainer) -> None:
+    def run(jobs: list[Job], trainer: Trainer) -> None:
+        evaluator = evaluators[repr(trainer.config.env)]
+        checkpoints = [job.checkpoint for job in jobs]
         try:
-            evaluator = evaluators[repr(job.config.env)]
-            trainer.run(num_workers, evaluator, stop.is_set, job.checkpoint, job.allow_inexact)
+            trainer.run(num_workers, evaluator, stop.is_set, checkpoints, jobs[0].allow_inexact)
         except Stopped:
-            trainer.progress.state = "stopped"
+            trainer.say("stopped")
         except BaseException as error:
-            trainer.progress.state = "failed"
-            failures[trainer.progress.name] = error
+            trainer.say("failed")
+            failures[" and ".join(member.progress.name for member in trainer.members)] = error
 
-    threads = [
-        threading.Thread(target=run, args=(job, trainer), name=trainer.progress.name)
-        for job, trainer in zip(jobs, trainers, strict=True)
-    ]
+    threads = [threading.Thread(target=run, args=team) for team in teams]
     with _stop_on_signal(stop):
         for thread in threads:
             thread.start()
         show_progress(
-            trainers[0].config.env.id,
-            [trainer.progress for trainer in trainers],
+            members[0].config.env.id,
+            [member.progress for member in members],
             lambda: any(thread.is_alive() for thread in threads),
             console,
         )

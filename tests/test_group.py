@@ -12,7 +12,7 @@ import lfiw.group
 from lfiw.agents.sac import SacConfig
 from lfiw.checkpoint import Damaged
 from lfiw.config import TrainConfig
-from lfiw.group import Group, Shard, place_runs, ring_rows
+from lfiw.group import Group, Shard, Team, place_runs, ring_rows
 from lfiw.learner import traced_settings
 from lfiw.policy import NumpyPolicy
 from lfiw.replay.lfiw import LfiwConfig
@@ -40,10 +40,11 @@ class Trained(NamedTuple):
 def train(group: Group, rows: np.ndarray) -> Trained:
     """Two phases of one call each."""
     group.add(rows[:, :200])
-    group.learn(env_steps=200, updates=0)
+    team = Team([group])
+    team.learn(env_steps=200, updates=0)
     group.add(rows[:, 200:])
     former_states = group.states.copy()
-    return Trained(group, group.split(group.learn(env_steps=300, updates=4)), former_states)
+    return Trained(group, group.split(team.learn(env_steps=300, updates=4)[0]), former_states)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -189,7 +190,9 @@ def test_a_group_comes_back_from_its_export(kind: str, request: pytest.FixtureRe
     assert not same_bits(group.states, before)
     group.restore(exported, list(ROWS), num_rows=300)
     assert same_bits(group.states, before)
-    group.learn(env_steps=300, updates=8)  # it learns on, and the next test finds it as it was
+    Team([group]).learn(
+        env_steps=300, updates=8
+    )  # it learns on, and the next test finds it as it was
     assert not same_bits(group.states, before)
     group.restore(exported, list(ROWS), num_rows=300)
 

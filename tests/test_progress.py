@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from lfiw.progress import duration, latest_return, live_table, show_progress
-from lfiw.trainer import Progress
+from lfiw.member import Progress
 
 
 def training(**changes: object) -> Progress:

@@ -17,7 +17,7 @@ from lfiw.bench.result import BenchResult
 from lfiw.config import TrainConfig, check
 from lfiw.devices import prepare_jax
 from lfiw.envs import probe_env
-from lfiw.group import Group
+from lfiw.group import Group, Team
 from lfiw.learner import updates_in_call
 from lfiw.types import EnvSpec
 
@@ -74,6 +74,7 @@ class Contender:
     def __init__(self, config: TrainConfig, spec: EnvSpec) -> None:
         self.config = config
         self.group = Group(config, spec, jax.devices())
+        self.team = Team([self.group])
         period = make_agent(config.agent, spec, config.batch_size).period
         self.call_updates = updates_in_call(config, period)
         rng = np.random.default_rng(0)
@@ -85,7 +86,7 @@ class Contender:
 
     def call(self) -> None:
         started = time.perf_counter()
-        self.group.learn(self.config.env_steps, self.updates)
+        self.team.learn(self.config.env_steps, self.updates)
         jax.block_until_ready(self.group.states)
         self.seconds.append((time.perf_counter() - started) / self.call_updates)
         self.updates += self.call_updates

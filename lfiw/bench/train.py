@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -20,14 +20,14 @@ from typing import Any
 import jax
 
 from lfiw.bench.result import BenchResult
-from lfiw.collector import Collector
 from lfiw.config import TrainConfig
-from lfiw.group import Group
-from lfiw.trainer import GroupTrainer
+from lfiw.group import Team
+from lfiw.member import Member
+from lfiw.trainer import Trainer
 from lfiw.training import train_all
 
 Interval = tuple[float, float]
-WATCHING_THREADS = 32  # a group has at most two calls in flight
+WATCHING_THREADS = 32  # a team has at most two calls in flight
 
 
 def covered(intervals: Iterable[Interval], until: float) -> float:
@@ -55,8 +55,7 @@ class Watch:
     """Wraps the trainer's methods; `groups` then holds the times of each method."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, GroupTimes] = {}
-        self._here = threading.local()  # a group collects and learns in the thread it runs in
+        self.groups: dict[str, GroupTimes] = defaultdict(GroupTimes)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -64,9 +63,9 @@ class Watch:
             # Left before the patches are undone: waits for the last calls.
             self._waiting = ThreadPoolExecutor(WATCHING_THREADS, "watch")
             for owner, name, wrap in (
-                (GroupTrainer, "run", self._run),
-                (Collector, "collect", self._collect),
-                (Group, "learn", self._learn),
+                (Trainer, "run", self._run),
+                (Member, "collect", self._collect),
+                (Team, "learn", self._learn),
             ):
                 original = getattr(owner, name)
                 setattr(owner, name, wrap(original))
@@ -75,41 +74,43 @@ class Watch:
             yield
 
     def _run(self, original: Any) -> Any:
-        def run(trainer: GroupTrainer, *arguments: Any) -> None:
-            self._here.times = self.groups[trainer.config.method] = GroupTimes()
+        def run(trainer: Trainer, *arguments: Any) -> None:
             try:
                 original(trainer, *arguments)
             finally:
-                self._here.times.finished = time.perf_counter()
+                for member in trainer.members:
+                    self.groups[member.config.method].finished = time.perf_counter()
 
         return run
 
     def _collect(self, original: Any) -> Any:
-        def collect(collector: Collector, *arguments: Any) -> Any:
+        def collect(member: Member, *arguments: Any) -> None:
             started = time.perf_counter()
-            collected = original(collector, *arguments)
-            self._here.times.collecting.append((started, time.perf_counter()))
-            return collected
+            original(member, *arguments)
+            self.groups[member.config.method].collecting.append((started, time.perf_counter()))
 
         return collect
 
     def _learn(self, original: Any) -> Any:
-        def learn(group: Group, *arguments: Any) -> Any:
-            times: GroupTimes = self._here.times
+        def learn(team: Team, *arguments: Any) -> Any:
+            groups = [self.groups[group.config.method] for group in team.groups]
             started = time.perf_counter()
-            metrics = original(group, *arguments)
-            if times.first_update is None:
+            metrics = original(team, *arguments)
+            if groups[0].first_update is None:
                 # The first call compiles before it starts: no work of the device.
-                times.first_update = started = time.perf_counter()
-            self._waiting.submit(self._wait, times, started, metrics)
+                started = time.perf_counter()
+                for times in groups:
+                    times.first_update = started
+            self._waiting.submit(self._wait, groups, started, metrics)
             return metrics
 
         return learn
 
-    def _wait(self, times: GroupTimes, started: float, metrics: Any) -> None:
+    def _wait(self, groups: list[GroupTimes], started: float, metrics: Any) -> None:
         # The metrics only: the state is donated to the next call.
         jax.block_until_ready(metrics)
-        times.learning.append((started, time.perf_counter()))
+        for times in groups:
+            times.learning.append((started, time.perf_counter()))
 
 
 def command_started() -> float:

@@ -8,9 +8,9 @@ from small import as_options, small
 
 from lfiw.bench.train import GroupTimes, command_started, covered, joined, row_of
 from lfiw.cli import main
-from lfiw.collector import Collector
-from lfiw.group import Group
-from lfiw.trainer import GroupTrainer
+from lfiw.group import Team
+from lfiw.member import Member
+from lfiw.trainer import Trainer
 
 ENV = "environments:make_point"
 KEYS = [
@@ -56,7 +56,7 @@ def test_command_started_before_now() -> None:
 
 def test_command_writes_a_row_per_method(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    patched = [(GroupTrainer, "run"), (Collector, "collect"), (Group, "learn")]
+    patched = [(Trainer, "run"), (Member, "collect"), (Team, "learn")]
     before = [getattr(owner, name) for owner, name in patched]
     settings = {name: value for name, value in small("lfiw").items() if name != "env_steps"}
     options = ["--env", ENV, "--num-seeds", "1", "--env-steps", "200", "--workers", "0"]

@@ -1,0 +1,258 @@
+"""One method in training: its environments, learners, log and files. The trainer says when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from lfiw.checkpoint import Checkpoint, checkpoint_name, save_checkpoint
+from lfiw.collector import Collector, Evaluator, PolicyArrays
+from lfiw.config import TrainConfig
+from lfiw.envs import ActionScale
+from lfiw.group import Group
+from lfiw.rollout import Episode, RunnerState, eval_seeds
+from lfiw.rows import eval_row, train_row
+from lfiw.runlog import Row, RunLog, read_config, save_arrays, save_policies
+from lfiw.segments import Segments
+from lfiw.types import EnvSpec, Metrics
+
+SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)
+
+
+@dataclass
+class Progress:
+    """What the display reads while a method trains."""
+
+    name: str
+    total_env_steps: int
+    num_runs: int
+    env_steps: int = 0
+    updates: int = 0
+    returns: dict[int, float] = field(default_factory=dict)  # seed -> latest evaluation
+    evaluated_at: int = 0
+    state: str = "starting"
+
+    def on_eval(self, row: Row) -> None:
+        self.returns[row["seed"]] = row["return_mean"]
+        self.evaluated_at = row["env_steps"]
+
+
+class Position(NamedTuple):
+    """How far training is: the same for all runs of a team."""
+
+    env_steps: int = 0
+    updates: int = 0
+    phase_start: int = 0  # environment steps before the phase
+
+    def crossed(self, every: int) -> bool:
+        """Whether the last phase reached or passed a multiple of `every`."""
+        return self.env_steps // every > self.phase_start // every
+
+
+@dataclass
+class Phase:
+    """What a phase has yielded so far; a checkpoint may fall between its calls."""
+
+    episodes: list[list[Episode]]
+    calls: list[list[dict[str, np.ndarray]]] = field(default_factory=list)  # by call, by run
+    on_device: list[list[Metrics]] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    def settle(self, group: Group) -> None:
+        """Fetch the metrics of the calls that were made."""
+        self.calls += [group.split(call) for call in self.on_device]
+        self.on_device = []
+
+
+class Member:
+    """The runs of one method and their folder."""
+
+    def __init__(
+        self, config: TrainConfig, spec: EnvSpec, scale: ActionScale, folder: Path
+    ) -> None:
+        self.config = config
+        self.spec = spec
+        self.folder = folder
+        self.progress = Progress(folder.name, config.env_steps, len(config.seeds))
+        self.bounds = {"action_low": scale.low, "action_high": scale.high}
+        self.eval_seeds = [eval_seeds(seed, config.eval_episodes) for seed in config.seeds]
+        self.next_snapshot = 0
+        self.phase: Phase | None = None
+        self.last_saved: dict[str, Any] = {}
+
+    def open(
+        self,
+        stack: ExitStack,
+        devices: Sequence[jax.Device],
+        num_workers: int,
+        evaluator: Evaluator,
+        checkpoint: Checkpoint | None,
+        allow_inexact: bool,
+    ) -> Position:
+        """Take hold of everything, at the start or where the checkpoint left it."""
+        config, facts = self.config, checkpoint.facts if checkpoint else {}
+        self.config_file = read_config(self.folder)
+        self.evaluator = evaluator
+        self.segments = [
+            stack.enter_context(
+                closing(Segments(self.folder / "ring" / f"seed-{seed}", self.spec.row_size))
+            )
+            for seed in config.seeds
+        ]
+        log_bytes, elapsed = facts.get("log_bytes", 0), facts.get("wall_seconds", 0.0)
+        self.log = stack.enter_context(
+            closing(RunLog(self.folder, self.progress.on_eval, log_bytes, elapsed))
+        )
+        self.collector = stack.enter_context(
+            closing(Collector(config.env, config.seeds, num_workers))
+        )
+        self.group = Group(config, self.spec, devices)
+        position = Position()
+        if checkpoint and checkpoint.facts["env_steps"] > 0:  # else all follows from the config
+            position = self._restore(checkpoint, allow_inexact)
+        self.policies: list[PolicyArrays] = list(self.group.policies())
+        self.show(position)
+        return position
+
+    def show(self, position: Position) -> None:
+        self.progress.env_steps, self.progress.updates = position.env_steps, position.updates
+
+    def collect(self, count: int, random: bool) -> None:
+        """A phase begins with environment steps, which go to the ring and to the disk."""
+        acting = [None] * len(self.policies) if random else self.policies
+        rows, episodes = self.collector.collect(acting, count)
+        self.group.add(rows)
+        for segments, own in zip(self.segments, rows, strict=True):
+            segments.append(own)
+        self.phase = Phase(episodes)
+
+    def finish_phase(self, position: Position) -> None:
+        """Log the phase, and evaluate and snapshot when it is time."""
+        assert self.phase is not None
+        self.policies = list(self.group.policies())
+        self._log_phase(self.phase, position)
+        self.phase = None
+        finished = position.env_steps >= self.config.env_steps
+        if finished or position.crossed(self.config.eval_every_env_steps):
+            self._evaluate(position.env_steps)
+        self._snapshot_when_due(position.env_steps)
+
+    def _log_phase(self, phase: Phase, position: Position) -> None:
+        phase.settle(self.group)
+        seconds = time.monotonic() - phase.started
+        env_steps, updates, start = position
+        rate = len(self.config.seeds) * (env_steps - start) / seconds
+        for run, seed in enumerate(self.config.seeds):
+            calls = [call[run] for call in phase.calls]
+            row = train_row(seed, env_steps, updates, calls, phase.episodes[run])
+            times = {"steps_per_second": rate, "wall_seconds": self.log.wall_seconds()}
+            self.log.append(row | times)
+
+    def save_policies(self) -> None:
+        save_policies(self.folder, self.config.seeds, self.policies, self.bounds)
+
+    def _evaluate(self, env_steps: int) -> None:
+        self.save_policies()
+        runs = zip(self.config.seeds, self.policies, self.eval_seeds, strict=True)
+        for seed, arrays, seeds in runs:
+            future = self.evaluator.submit(arrays, seeds)
+            self.log.append((future, self._to_eval_row(seed, env_steps)))
+
+    def _to_eval_row(self, seed: int, env_steps: int) -> Callable[[list[Episode]], Row]:
+        def to_row(episodes: list[Episode]) -> Row:
+            times = {"wall_seconds": self.log.wall_seconds()}
+            return eval_row(seed, env_steps, episodes) | times
+
+        return to_row
+
+    def _snapshot_when_due(self, env_steps: int) -> None:
+        """Policy, critics and ratio network at each fifth of training."""
+        for percent in SNAPSHOT_PERCENTS[self.next_snapshot :]:
+            if env_steps * 100 < percent * self.config.env_steps:
+                return
+            for seed, arrays in zip(self.config.seeds, self.group.snapshots(), strict=True):
+                path = self.folder / "snapshots" / f"{percent:03d}" / f"seed-{seed}.safetensors"
+                save_arrays(path, {**arrays, **self.bounds})
+            self.next_snapshot += 1
+
+    def save(self, position: Position) -> None:
+        """Commit a checkpoint of everything that an exact resume needs."""
+        seeds = [str(seed) for seed in self.config.seeds]
+        runners = self.collector.states()
+        log_facts = self.log.facts()
+        facts: dict[str, Any] = {
+            **position._asdict(),
+            "next_snapshot": self.next_snapshot,
+            **log_facts,
+            "wall_seconds": self.log.wall_seconds(),
+            "runners": {seed: runner.facts for seed, runner in zip(seeds, runners, strict=True)},
+            "segments": {
+                seed: rows.facts() for seed, rows in zip(seeds, self.segments, strict=True)
+            },
+            "episodes": self.phase.episodes if self.phase else None,
+            "config": self.config_file,
+        }
+        arrays = [
+            {f"learner.{name}": array for name, array in state.items()}
+            | {"episode.actions": runner.actions, "episode.obs": runner.obs}
+            for state, runner in zip(self.group.export(), runners, strict=True)
+        ]
+        if self.phase is not None:
+            self.phase.settle(self.group)
+            for index, call in enumerate(self.phase.calls):
+                for run, metrics in enumerate(call):
+                    arrays[run] |= {f"phase.{index}.{name}": v for name, v in metrics.items()}
+        files = {f"seed-{seed}.safetensors": a for seed, a in zip(seeds, arrays, strict=True)}
+        name = checkpoint_name(position.env_steps, position.updates)
+        save_checkpoint(self.folder, name, facts, files)
+        self._drop_rows_before(self.last_saved)  # the older one of the two that are kept
+        self.last_saved = facts
+
+    def _drop_rows_before(self, facts: dict[str, Any]) -> None:
+        for seed, segments in zip(self.config.seeds, self.segments, strict=True):
+            if facts:
+                segments.drop_before(facts["segments"][str(seed)], self.config.capacity)
+
+    def _restore(self, checkpoint: Checkpoint, allow_inexact: bool) -> Position:
+        facts = self.last_saved = checkpoint.facts
+        position = Position(facts["env_steps"], facts["updates"], facts["phase_start"])
+        self.next_snapshot = facts["next_snapshot"]
+        seeds = [str(seed) for seed in self.config.seeds]
+        arrays = [checkpoint.arrays[f"seed-{seed}.safetensors"] for seed in seeds]
+        rows = [
+            segments.restore(facts["segments"][seed], self.config.capacity)
+            for seed, segments in zip(seeds, self.segments, strict=True)
+        ]
+        self.group.restore([_part(own, "learner.") for own in arrays], rows, position.env_steps)
+        self.collector.restore(
+            [
+                RunnerState(facts["runners"][seed], own["episode.actions"], own["episode.obs"])
+                for seed, own in zip(seeds, arrays, strict=True)
+            ],
+            allow_inexact,
+        )
+        if facts["episodes"] is not None:
+            episodes = [[Episode(*episode) for episode in own] for own in facts["episodes"]]
+            self.phase = Phase(episodes, calls=_calls_of(arrays))
+        return position
+
+
+def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _calls_of(arrays: Sequence[dict[str, np.ndarray]]) -> list[list[dict[str, np.ndarray]]]:
+    """The metrics of an unfinished phase, by call and by run."""
+    count = len({name.split(".")[1] for name in arrays[0] if name.startswith("phase.")})
+    return [[_part(own, f"phase.{index}.") for own in arrays] for index in range(count)]

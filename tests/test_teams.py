@@ -1,0 +1,133 @@
+"""Methods that train in lock-step: who joins whom, and that joining changes nothing."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from programs import SPEC, active, bits, random_rows, train_config
+from small import compiled_programs_kept_in, small
+
+import lfiw.group
+import lfiw.training
+from lfiw.agents.sac import SacConfig
+from lfiw.config import TrainConfig, make_config
+from lfiw.group import Group, Shard, Team
+from lfiw.replay.lfiw import LfiwConfig
+from lfiw.replay.uniform import UniformConfig
+from lfiw.training import Job, make_teams, train_all
+
+ENV = "environments:make_point"
+
+
+def fake_devices(platform: str, count: int) -> Any:
+    return [SimpleNamespace(platform=platform, id=number) for number in range(count)]
+
+
+def jobs_of(*methods: tuple[str, str], **settings: Any) -> list[Job]:
+    return [
+        Job(make_config("Pendulum-v1", agent, replay, **settings), Path(f"{agent}-{replay}"))
+        for agent, replay in methods
+    ]
+
+
+def names(teams: list[list[Job]]) -> list[list[str]]:
+    return [[job.folder.name for job in team] for team in teams]
+
+
+TABLE = (("sac", "uniform"), ("td3", "uniform"), ("sac", "per"), ("sac", "lfiw"), ("td3", "lfiw"))
+
+
+def test_methods_of_one_agent_are_a_team_on_a_gpu() -> None:
+    teams = make_teams(jobs_of(*TABLE), fake_devices("gpu", 1))
+    assert names(teams) == [["sac-uniform", "sac-per", "sac-lfiw"], ["td3-uniform", "td3-lfiw"]]
+
+
+def test_every_device_has_two_teams_where_there_are_enough_methods() -> None:
+    one_agent = jobs_of(*(method for method in TABLE if method[0] == "sac"))
+    teams = make_teams(one_agent, fake_devices("gpu", 1))
+    assert names(teams) == [["sac-uniform", "sac-lfiw"], ["sac-per"]]
+    assert len(make_teams(jobs_of(*TABLE), fake_devices("gpu", 2))) == 4
+    assert len(make_teams(jobs_of(*TABLE), fake_devices("gpu", 8))) == 5
+
+
+def test_methods_out_of_step_are_not_joined() -> None:
+    short, long = jobs_of(TABLE[0], env_steps=5000), jobs_of(TABLE[2], env_steps=6000)
+    others = jobs_of(("td3", "uniform"), ("td3", "per"), env_steps=5000)
+    teams = make_teams([*short, *long, *others], fake_devices("gpu", 1))
+    assert names(teams) == [["sac-uniform"], ["sac-per"], ["td3-uniform", "td3-per"]]
+
+
+def test_scalars_do_not_separate() -> None:
+    cold, warm = (
+        Job(make_config("Pendulum-v1", "td3", "lfiw", **{"agent.learning_rate": rate}), Path(name))
+        for rate, name in ((1e-3, "a"), (1e-4, "b"))
+    )
+    (other,) = jobs_of(("sac", "uniform"))
+    assert names(make_teams([cold, warm, other], fake_devices("gpu", 1)))[0] == ["a", "b"]
+
+
+def test_every_method_is_alone_on_the_cpu() -> None:
+    teams = make_teams(jobs_of(*TABLE), fake_devices("cpu", 2))
+    assert [len(team) for team in teams] == [1] * len(TABLE)
+
+
+@pytest.fixture
+def like_a_gpu(monkeypatch: Any) -> Any:
+    """Devices on which runs are batched, though a CPU computes."""
+    cpu = jax.devices("cpu")[0]
+    monkeypatch.setattr(lfiw.group, "place_runs", lambda runs, _: [Shard(cpu, slice(0, runs))])
+    options = {"xla_backend_optimization_level": 0}
+    monkeypatch.setattr(lfiw.group, "GPU_OPTIONS", options)
+    return fake_devices("gpu", 1)
+
+
+def test_one_program_learns_what_two_learn(like_a_gpu: Any) -> None:
+    configs = [
+        train_config(active(SacConfig), active(LfiwConfig), seeds=(0, 1, 2)),
+        train_config(active(SacConfig), UniformConfig(), seeds=(3, 4)),
+    ]
+
+    def groups() -> list[Group]:
+        made = [Group(config, SPEC, like_a_gpu) for config in configs]
+        for group, config in zip(made, configs, strict=True):
+            group.add(np.stack([random_rows(seed, 300) for seed in config.seeds]))
+        return made
+
+    together, apart = groups(), groups()
+    metrics = Team(together).learn(env_steps=300, updates=4)
+    for index, group in enumerate(apart):
+        expected = Team([group]).learn(env_steps=300, updates=4)[0]
+        pairs = [(together[index].states, group.states), (metrics[index], expected)]
+        for found, wanted in pairs:
+            for one, other in zip(bits(found), bits(wanted), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def logged(folder: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        row.pop("wall_seconds")
+        row.pop("steps_per_second", None)
+    return rows
+
+
+def small_config(replay: str) -> TrainConfig:
+    return make_config(ENV, "td3", replay, seeds=(0, 1), **small(replay))
+
+
+def test_in_lock_step_every_method_logs_what_it_logs_alone(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    configs = [small_config("lfiw"), small_config("per")]
+    with compiled_programs_kept_in(tmp_path / "cache"):
+        apart = train_all(configs, out=tmp_path / "apart", workers=1, quiet=True)
+        monkeypatch.setattr(lfiw.training, "make_teams", lambda jobs, devices: [list(jobs)])
+        joined = train_all(configs, out=tmp_path / "joined", workers=1, quiet=True)
+    for one, other in zip(apart, joined, strict=True):
+        assert logged(one.folder) == logged(other.folder)
+        written = json.loads((other.folder / "config.json").read_text())
+        assert written["team"] == ["td3-lfiw", "td3-per"]
