@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -382,6 +383,8 @@ def run_command(command: Any) -> int:
     """The exit code; an expected failure is one sentence, never a traceback."""
     from lfiw.errors import RunError
 
+    # Where training has not begun, or has ended: as Ctrl-C. Training itself saves first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Files and pipes have no width of their own: no table is cut short there.
         command.run(Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))

@@ -229,10 +229,11 @@ def saved_array(name: str, saved: Mapping[str, np.ndarray], capacity: int) -> np
     """The array itself; or, for a level of the sum tree of an extended run's larger ring, what
     the saved leaves make it: the slots of the ring stay where they were."""
     stem, _, level = name.rpartition("[")
-    if stem.endswith(".tree"):
-        leaves = saved[max(other for other in saved if other.startswith(f"{stem}["))]
-        if len(leaves) < capacity:
-            return np.asarray(grow_tree(jnp.asarray(leaves), capacity)[int(level[:-1])])
+    levels = [other for other in saved if other.startswith(f"{stem}[")]
+    if stem.endswith(".tree") and levels and len(leaves := saved[max(levels)]) < capacity:
+        return np.asarray(grow_tree(jnp.asarray(leaves), capacity)[int(level[:-1])])
+    if name not in saved:
+        raise Damaged(f"The checkpoint holds no {name}.")
     return saved[name]
 
 

@@ -16,6 +16,7 @@ from lfiw.checkpoint import Checkpoint, checkpoint_name, save_checkpoint
 from lfiw.collector import Collector, Evaluator, PolicyArrays
 from lfiw.config import TrainConfig
 from lfiw.envs import ActionScale
+from lfiw.errors import Damaged
 from lfiw.group import Group
 from lfiw.rollout import Episode, RunnerState, eval_seeds
 from lfiw.rows import eval_row, train_row
@@ -225,19 +226,20 @@ class Member:
         position = Position(facts["env_steps"], facts["updates"], facts["phase_start"])
         self.next_snapshot = facts["next_snapshot"]
         seeds = [str(seed) for seed in self.config.seeds]
-        arrays = [checkpoint.arrays[f"seed-{seed}.safetensors"] for seed in seeds]
+        try:
+            arrays = [checkpoint.arrays[f"seed-{seed}.safetensors"] for seed in seeds]
+            runners = [
+                RunnerState(facts["runners"][seed], own["episode.actions"], own["episode.obs"])
+                for seed, own in zip(seeds, arrays, strict=True)
+            ]
+        except KeyError as missing:
+            raise Damaged(f"{checkpoint.path} holds no {missing}.") from None
         rows = [
             segments.restore(facts["segments"][seed], self.config.capacity)
             for seed, segments in zip(seeds, self.segments, strict=True)
         ]
         self.group.restore([_part(own, "learner.") for own in arrays], rows, position.env_steps)
-        self.collector.restore(
-            [
-                RunnerState(facts["runners"][seed], own["episode.actions"], own["episode.obs"])
-                for seed, own in zip(seeds, arrays, strict=True)
-            ],
-            allow_inexact,
-        )
+        self.collector.restore(runners, allow_inexact)
         if facts["episodes"] is not None:
             episodes = [[Episode(*episode) for episode in own] for own in facts["episodes"]]
             self.phase = Phase(episodes, calls=_calls_of(arrays))

@@ -12,11 +12,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.summary import scalar
 
 from lfiw.errors import Damaged, InputError
 from lfiw.files import arrays_to_bytes, json_hash, read_json, read_plain, write_whole
@@ -90,7 +93,7 @@ class RunLog:
         self._hash = hashlib.sha256(path.read_bytes())
         self._file = path.open("a", encoding="utf-8")
         self._pending: deque[Row | Later] = deque()
-        self._boards: dict[int, SummaryWriter] = {}
+        self._boards: dict[int, EventsWriter] = {}
         self._board_steps: dict[int, int] = {}
         self._started = time.monotonic() - elapsed
         shutil.rmtree(folder / "tensorboard", ignore_errors=True)  # derived: rebuilt from the log
@@ -142,26 +145,34 @@ class RunLog:
                 return
             self._board_steps[seed] = env_steps
         if seed not in self._boards:
-            self._boards[seed] = SummaryWriter(str(self.folder / "tensorboard" / f"seed-{seed}"))
+            folder = self.folder / "tensorboard" / f"seed-{seed}"
+            folder.mkdir(parents=True, exist_ok=True)
+            # Written by this thread: a failing disk then stops the run with a sentence.
+            self._boards[seed] = EventsWriter(str(folder / "events"))
         for name, value in row.items():
             if name in NOT_PLOTTED or value is None:
                 continue
             for tag in TENSORBOARD_TAGS.get(name, (f"train/{name}",)):
-                if isinstance(value, list):
-                    for index, element in enumerate(value):
-                        if element is None:
-                            continue
-                        self._boards[seed].add_scalar(f"{tag}_{index}", element, env_steps)
-                else:
-                    self._boards[seed].add_scalar(tag, value, env_steps)
+                elements = enumerate(value) if isinstance(value, list) else ((None, value),)
+                for index, element in elements:
+                    if element is not None:
+                        own = tag if index is None else f"{tag}_{index}"
+                        self._boards[seed].write_event(
+                            Event(
+                                wall_time=time.time(), step=env_steps, summary=scalar(own, element)
+                            )
+                        )
+        if row["kind"] == "eval":
+            self._boards[seed].flush()
 
     def close(self) -> None:
         try:
             self.flush(wait=True)
         finally:
-            self._file.close()
             for board in self._boards.values():
-                board.close()
+                with suppress(OSError):  # the disk may be full; they are rebuilt from the log
+                    board.close()
+            self._file.close()
 
 
 def write_json(path: Path, value: Any) -> None:
