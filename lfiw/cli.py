@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lfiw import __version__
-from lfiw.errors import InputError
+from lfiw.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from lfiw.config import TrainConfig
@@ -189,7 +189,7 @@ class Verify:
             problems, outcome = verify_run(folder)
             damaged += len(problems)
             for line in (*problems, outcome):
-                console.print(line, soft_wrap=True, highlight=False, markup=False)
+                console.print(one_line(line), soft_wrap=True, highlight=False, markup=False)
         if damaged:
             raise RunError(f"{damaged} damaged file{'s' if damaged > 1 else ''} found.")
 
@@ -389,7 +389,7 @@ def run_command(command: Any) -> int:
         # Files and pipes have no width of their own: no table is cut short there.
         command.run(Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))
     except InputError as error:
-        print(f"lfiw: {error}", file=sys.stderr)
+        print(f"lfiw: {one_line(str(error))}", file=sys.stderr)
         return BAD_INPUT
     except RunError as error:
         print(f"lfiw: {error}", file=sys.stderr)

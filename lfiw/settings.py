@@ -129,6 +129,8 @@ def conform(key: str, value: Any, hint: Any) -> Any:
     if origin is tuple and isinstance(value, Sequence | range):
         return tuple(conform(key, element, arguments[0]) for element in value)
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if isinstance(value, int) and value.bit_length() > 63:
+        raise InputError(f"{key} cannot be as large as 2^63.")
     if hint is int and number and value == value // 1:
         return int(value)
     if hint is float and number:
