@@ -51,6 +51,9 @@ class Train:
     per core)."""
     devices: str | None = None
     """Devices that train: cpu, gpu, cpu:2 (the first two) or gpu:0,2 (default: all)."""
+    env_backend: str = "gymnasium"
+    """What steps environments: gymnasium, or envpool (install lfiw[envpool]) for some MuJoCo
+    tasks."""
     deterministic: bool = False
     """On a GPU: the same command gives the same bits, somewhat slower (a CPU always does)."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
@@ -78,6 +81,7 @@ class Train:
 
         general: dict[str, Any] = {
             "seeds": self.parse_seeds(),
+            "env.backend": self.env_backend,
             "deterministic": self.deterministic,
         }
         if self.env_steps is not None:
@@ -286,6 +290,22 @@ class Plot:
 
 
 @dataclass
+class Report:
+    """Write a report: a page with interactive curves and tables, and all of it as files."""
+
+    sources: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")]
+    """Run folders, stored results, or folders that hold some."""
+    out: Path = Path("report")
+    """The folder for index.html, which opens from disk, and figures and tables beside it."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.report import write_report
+
+        for path in write_report(self.sources, self.out):
+            console.print(str(path), soft_wrap=True, highlight=False)
+
+
+@dataclass
 class Record:
     """Record one deterministic episode as a video, without a screen."""
 
@@ -336,6 +356,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "verify": Verify,
     "evaluate": Evaluate,
     "plot": Plot,
+    "report": Report,
     "record": Record,
     "settings": Settings,
     "bench": Bench,

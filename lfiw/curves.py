@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from lfiw.errors import InputError
-from lfiw.runlog import read_config, read_evaluations
+from lfiw.runlog import Row, read_config, read_evaluations
 
 FINAL_EVALUATIONS = 10
 
@@ -36,10 +37,14 @@ class Curves:
         """The paper's number: each seed's best evaluation."""
         return self.returns.max(axis=1)
 
+    @property
+    def final_size(self) -> int:
+        """How many evaluations are the final ones: a tenth of the curve where it is short."""
+        return min(FINAL_EVALUATIONS, max(1, self.returns.shape[1] // 10))
+
     def final(self) -> np.ndarray:
-        """Each seed's mean over the last evaluations, a tenth of the curve where it is short."""
-        count = min(FINAL_EVALUATIONS, max(1, self.returns.shape[1] // 10))
-        return self.returns[:, -count:].mean(axis=1)
+        """Each seed's mean over the last evaluations."""
+        return self.returns[:, -self.final_size :].mean(axis=1)
 
     def area(self) -> np.ndarray:
         """Each seed's mean return over training."""
@@ -53,24 +58,43 @@ class Curves:
 def read_curves(run: Path) -> Curves:
     """The evaluations that every seed has had so far."""
     config = read_config(run)["config"]
-    rows = read_evaluations(run)
+    return make_curves(read_evaluations(run), config, Path(run).name, run)
+
+
+def make_curves(
+    rows: Sequence[Row], config: dict[str, Any], method: str, source: str | Path
+) -> Curves:
+    """Curves from rows of evaluations, up to what every seed has; `source` is for errors."""
     seeds = tuple(sorted({row["seed"] for row in rows}))
     if not seeds:
-        raise InputError(f"{run} has no evaluation yet.")
-    values = {(row["seed"], row["env_steps"]): row["return_mean"] for row in rows}
-    steps = sorted({step for _, step in values})
-    complete = [step for step in steps if all((seed, step) in values for seed in seeds)]
-    returns = np.array([[values[seed, step] for step in complete] for seed in seeds], float)
-    if not complete:
-        raise InputError(f"{run} has no evaluation of all its seeds yet.")
+        raise InputError(f"{source} has no evaluation yet.")
+    steps = complete_steps(rows)
+    if not steps:
+        raise InputError(f"{source} has no evaluation of all its seeds yet.")
     return Curves(
         env=config["env"]["id"],
         agent=config.get("agent", {}).get("name", ""),
-        method=Path(run).name,
+        method=method,
         seeds=seeds,
-        env_steps=np.array(complete),
-        returns=returns,
+        env_steps=np.array(steps),
+        returns=column(rows, "return_mean", seeds, steps),
     )
+
+
+def complete_steps(rows: Sequence[Row]) -> list[int]:
+    """Environment steps at which every seed was evaluated."""
+    seeds = {row["seed"] for row in rows}
+    evaluated = {(row["seed"], row["env_steps"]) for row in rows}
+    steps = sorted({step for _, step in evaluated})
+    return [step for step in steps if all((seed, step) in evaluated for seed in seeds)]
+
+
+def column(
+    rows: Sequence[Row], name: str, seeds: Sequence[int], env_steps: Sequence[int]
+) -> np.ndarray:
+    """One value of the rows as an array [S, E]; what is absent or null is not a number."""
+    values = {(row["seed"], row["env_steps"]): row.get(name) for row in rows}
+    return np.array([[values[seed, step] for step in env_steps] for seed in seeds], float)
 
 
 def spread(values: np.ndarray) -> str:

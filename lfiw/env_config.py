@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from lfiw.settings import setting
 
@@ -13,3 +13,4 @@ class EnvConfig:
     id: str  # a Gymnasium id, or an importable factory `module:function`
     kwargs: dict[str, Any] = field(default_factory=dict)
     max_episode_steps: int | None = setting(None, at_least=1)  # None: the environment's own
+    backend: Literal["gymnasium", "envpool"] = "gymnasium"

@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from lfiw.env_config import EnvConfig
+from lfiw.envpool_backend import make_envpool_env
 from lfiw.errors import InputError, nearest
 from lfiw.types import EnvSpec
 
@@ -32,6 +33,15 @@ class ActionScale:
 
 def make_env(config: EnvConfig, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """The environment, or one sentence about why there is none."""
+    # Pictures come from Gymnasium's environment of the same task.
+    on_envpool = config.backend == "envpool" and render_mode is None
+    env = make_envpool_env(config) if on_envpool else _make_gymnasium_env(config, render_mode)
+    if config.max_episode_steps is not None:
+        env = gymnasium.wrappers.TimeLimit(env, config.max_episode_steps)
+    return env
+
+
+def _make_gymnasium_env(config: EnvConfig, render_mode: str | None) -> gymnasium.Env[Any, Any]:
     kwargs = dict(config.kwargs) | ({"render_mode": render_mode} if render_mode else {})
     try:
         factory = _find_factory(config.id)
@@ -49,8 +59,6 @@ def make_env(config: EnvConfig, render_mode: str | None = None) -> gymnasium.Env
         ) from error
     if not isinstance(env, gymnasium.Env):
         raise InputError(f"{config.id!r} made a {type(env).__name__}, not a gymnasium.Env.")
-    if config.max_episode_steps is not None:
-        env = gymnasium.wrappers.TimeLimit(env, config.max_episode_steps)
     return env
 
 

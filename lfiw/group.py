@@ -20,8 +20,14 @@ from lfiw.learner import Learner, LearnerState, learn_together, make_learner, tr
 from lfiw.replay.sum_tree import grow_tree
 from lfiw.types import Clock, EnvSpec, Metrics
 
-# Independent kernels of an update run side by side (docs/performance.md has figures).
-GPU_OPTIONS: dict[str, Any] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+# A whole call is one graph in which independent kernels run side by side (docs/performance.md
+# has figures).
+GPU_OPTIONS: dict[str, Any] = {
+    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+    "xla_gpu_enable_command_buffer": (
+        "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION"
+    ),
+}
 # Autotuning may choose other kernels each time; some kernels add in no fixed order.
 DETERMINISTIC_OPTIONS: dict[str, Any] = {
     "xla_gpu_deterministic_ops": True,

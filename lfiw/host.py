@@ -62,9 +62,10 @@ def cpu_model() -> str:
         return platform.processor() or "unknown"
 
 
-def versions() -> dict[str, str]:
+def versions(*more: str) -> dict[str, str]:
+    """Of Python, of the packages that every run depends on, and of more of them."""
     found = {"python": platform.python_version()}
-    for package in RECORDED_PACKAGES:
+    for package in (*RECORDED_PACKAGES, *more):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

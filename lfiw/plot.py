@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -18,6 +18,7 @@ from lfiw.runlog import make_parent
 # Okabe and Ito's palette: told apart by colour-blind readers too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
+PREFERRED = ("lfiw", "uniform", "per", "ere")  # the first colours are theirs
 FORMATS = {".png", ".pdf", ".svg"}
 PANELS_PER_ROW = 3
 
@@ -30,6 +31,42 @@ def check_picture(out: str | Path) -> Path:
     return path
 
 
+def looks(strategies: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Colour and line style of each strategy; the style tells them apart without colours."""
+    names = list(dict.fromkeys(strategies))
+    known = [name for name in PREFERRED if name in names]
+    ordered = known + [name for name in names if name not in known]
+    return {
+        name: (COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)])
+        for index, name in enumerate(ordered)
+    }
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib shows as it is, dollar signs too."""
+    return text.replace("$", r"\$")
+
+
+def new_panels(count: int) -> tuple[Figure, list[Axes]]:
+    columns = min(count, PANELS_PER_ROW)
+    rows = math.ceil(count / columns)
+    figure = Figure(figsize=(6.4 * columns, 4.2 * rows), layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in panels[count:]:
+        axes.remove()
+    for axes in panels[:count]:
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, panels[:count]
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    make_parent(path)
+    with matplotlib.rc_context({"svg.hashsalt": "lfiw"}):
+        figure.savefig(path, dpi=150)
+    return path
+
+
 def plot_curves(curves: Sequence[Curves], out: str | Path) -> Path:
     """One panel per environment and agent, one line per method: mean and shaded standard
     deviation."""
@@ -37,39 +74,27 @@ def plot_curves(curves: Sequence[Curves], out: str | Path) -> Path:
     groups: dict[str, list[Curves]] = {}
     for curve in curves:
         groups.setdefault(f"{curve.env}, {curve.agent}", []).append(curve)
-    columns = min(len(groups), PANELS_PER_ROW)
-    rows = math.ceil(len(groups) / columns)
-    figure = Figure(figsize=(6.4 * columns, 4.2 * rows), layout="constrained")
-    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    strategies = list(dict.fromkeys(curve.strategy for curve in curves))
-    for axes, (title, group) in zip(panels, groups.items(), strict=False):
-        _plot_panel(axes, title, group, strategies)
-    for axes in panels[len(groups) :]:
-        axes.remove()
-    make_parent(path)
-    with matplotlib.rc_context({"svg.hashsalt": "lfiw"}):
-        figure.savefig(path, dpi=150)
-    return path
+    figure, panels = new_panels(len(groups))
+    styles = looks(curve.strategy for curve in curves)  # the same in every panel
+    for axes, (title, group) in zip(panels, groups.items(), strict=True):
+        _plot_panel(axes, title, group, styles)
+    return save_figure(figure, path)
 
 
 def _plot_panel(
-    axes: Axes, title: str, curves: Sequence[Curves], strategies: Sequence[str]
+    axes: Axes, title: str, curves: Sequence[Curves], styles: dict[str, tuple[str, str]]
 ) -> None:
     for curve in curves:
-        index = strategies.index(curve.strategy)  # the same colour in every panel
-        colour = COLOURS[index % len(COLOURS)]
-        style = STYLES[index // len(COLOURS) % len(STYLES)]
+        colour, style = styles[curve.strategy]
         mean, deviation = curve.returns.mean(axis=0), curve.returns.std(axis=0)
-        label = f"{curve.method} ({len(curve.seeds)} seeds)"
+        label = plain(f"{curve.method} ({len(curve.seeds)} seeds)")
         marker = "o" if len(curve.env_steps) == 1 else None
         axes.plot(curve.env_steps, mean, style, color=colour, label=label, marker=marker)
         axes.fill_between(
             curve.env_steps, mean - deviation, mean + deviation, color=colour, alpha=0.18, lw=0
         )
-    axes.set_title(title)
+    axes.set_title(plain(title))
     axes.set_xlabel("environment steps")
     axes.set_ylabel("return, mean and standard deviation over seeds")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="best")

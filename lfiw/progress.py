@@ -49,8 +49,10 @@ class Rate:
     def read(self) -> tuple[float, float | None]:
         done = self._done()
         if self._started is None:
-            # Random first steps and compilation say nothing about the rate to come.
-            if any(group.updates for group in self._groups):
+            # Random first steps, compilation and what a checkpoint holds say nothing about the
+            # rate to come.
+            started = all(group.state != "starting" for group in self._groups)
+            if started and any(group.updates for group in self._groups):
                 self._started, self._first = time.monotonic(), done
             return 0.0, None
         seconds = time.monotonic() - self._started

@@ -39,7 +39,8 @@ def resume(
     that a run does not have yet are added to it."""
     console = Console(quiet=quiet, stderr=True)
     prepare_jax()
-    here = {"versions": versions(), "hardware": hardware(choose_devices(devices))}
+    # Only what a folder recorded is compared: of EnvPool, where it was used.
+    here = {"versions": versions("envpool"), "hardware": hardware(choose_devices(devices))}
     jobs = []
     runs = find_runs(paths)
     with ExitStack() as locks:

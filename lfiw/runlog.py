@@ -28,7 +28,7 @@ from lfiw.policy import ADDED, parts_of, policy_file
 CONFIG = "config.json"
 LOG = "metrics.jsonl"
 MAX_LOG_BYTES = 2**32
-TENSORBOARD_EVERY_ENV_STEPS = 1000  # thins the derived files, never metrics.jsonl
+TENSORBOARD_EVERY_ENV_STEPS = 5000  # thins the derived files, never metrics.jsonl
 
 # Both usual families of names, so that existing dashboards work.
 TENSORBOARD_TAGS = {
@@ -60,13 +60,13 @@ def run_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Pa
     return Path(out) / safe_name(env_id) / safe_name(name)
 
 
-def rounded(value: Any) -> Any:
+def rounded(value: Any, digits: int = 7) -> Any:
     """Numbers short enough to read; what is not finite becomes null, as JSON demands."""
     if isinstance(value, np.ndarray) and value.ndim:
-        return [rounded(element) for element in value]
+        return [rounded(element, digits) for element in value]
     if isinstance(value, float | np.floating | np.ndarray):
         number = float(value)
-        return float(f"{number:.7g}") if math.isfinite(number) else None
+        return float(f"{number:.{digits}g}") if math.isfinite(number) else None
     return value
 
 
@@ -205,6 +205,11 @@ def read_config(run: str | Path) -> dict[str, Any]:
     path = Path(run) / CONFIG
     if not path.exists():
         raise InputError(f"{run} is not a run folder: it has no config.json.")
+    return read_config_file(path)
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """What was recorded of a run: its configuration, versions, hardware; or a sentence."""
     try:
         content = read_json(path)
     except Damaged as error:
@@ -271,14 +276,17 @@ def seeds_of(run: str | Path) -> list[int]:
     return [seed for part in parts_of(run) for seed in read_config(part)["config"]["seeds"]]
 
 
+def runs_below(path: Path) -> list[Path]:
+    """Run folders at or below a path; seeds that were added to a run are a part of it."""
+    found = sorted(config.parent for config in path.glob(f"**/{CONFIG}"))
+    return [folder for folder in found if folder.parent.name != ADDED]
+
+
 def find_runs(paths: Sequence[str | Path]) -> list[Path]:
     """Run folders at or below the given paths."""
     found: list[Path] = []
     for path in map(Path, paths):
-        below = [path] if (path / CONFIG).is_file() else []
-        below = below or sorted(
-            config.parent for config in path.glob(f"**/{CONFIG}") if ADDED not in config.parts
-        )
+        below = [path] if (path / CONFIG).is_file() else runs_below(path)
         if not below:
             raise InputError(
                 f"{path} holds no run folder: there is no config.json, so nothing was trained yet."

@@ -228,7 +228,7 @@ def _create(job: Job, trainer: Trainer, locks: ExitStack) -> None:
                 for shard in place_runs(len(config.seeds), trainer.devices)
             ],
             "team": [member.folder.name for member in trainer.members],
-            "versions": versions(),
+            "versions": versions(config.env.backend),
             "hardware": hardware(trainer.devices),
             "command": sys.argv,
         }

@@ -4,8 +4,8 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from lfiw.progress import duration, latest_return, live_table, show_progress
 from lfiw.member import Progress
+from lfiw.progress import duration, latest_return, live_table, show_progress
 
 
 def training(**changes: object) -> Progress:

@@ -60,10 +60,13 @@ class Learner:
 
 @dataclass
 class Collect:
-    """Environment steps per second of the collector alone, by its number of workers."""
+    """Environment steps per second of the collector alone, by its number of workers and the
+    environment's backend."""
 
     env: str = "HalfCheetah-v5"
     """The environment."""
+    env_backend: str = "gymnasium"
+    """Backends, separated by commas: gymnasium, envpool."""
     workers: str | None = None
     """Numbers of workers, separated by commas (default: powers of two up to the cores)."""
     runs: int | None = None
@@ -79,12 +82,14 @@ class Collect:
 
     def run(self, console: Console) -> None:
         from lfiw.bench.collect import bench_collect, default_workers
+        from lfiw.cli import split_names
 
         workers = default_workers()
         if self.workers is not None:
             workers = parse("--workers", self.workers, tuple[int, ...])
+        backends = split_names(self.env_backend, "--env-backend")
         config = make_config(self.env, self.agent, "uniform")
-        result = bench_collect(config, workers, self.runs, self.steps, self.calls)
+        result = bench_collect(config, backends, workers, self.runs, self.steps, self.calls)
         finish(result, self.json, console)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Sequence
@@ -14,12 +15,13 @@ from lfiw.agents import make_agent
 from lfiw.bench.result import BenchResult
 from lfiw.collector import Collector
 from lfiw.config import TrainConfig, check
+from lfiw.env_config import EnvConfig
 from lfiw.envs import probe_env
 from lfiw.errors import InputError
 from lfiw.host import cpu_model, usable_cores
+from lfiw.settings import override
 from lfiw.types import EnvSpec
 
-BACKEND = "gymnasium"
 DISCARDED_CALLS = 1
 
 
@@ -37,11 +39,11 @@ def initial_policy(config: TrainConfig, spec: EnvSpec) -> dict[str, np.ndarray]:
 
 
 class Contender:
-    """A collector with a number of workers, and the rates of its calls."""
+    """A collector with a backend and a number of workers, and the rates of its calls."""
 
-    def __init__(self, config: TrainConfig, workers: int, runs: int) -> None:
-        self.workers, self.runs = workers, runs
-        self.collector = Collector(config.env, range(runs), workers)
+    def __init__(self, env: EnvConfig, workers: int, runs: int) -> None:
+        self.env, self.workers, self.runs = env, workers, runs
+        self.collector = Collector(env, range(runs), workers)
         self.rates: list[float] = []
 
     def call(self, policy: dict[str, np.ndarray], env_steps: int) -> None:
@@ -54,23 +56,29 @@ class Contender:
 
 
 def bench_collect(
-    config: TrainConfig, workers: Sequence[int], runs: int | None, env_steps: int, calls: int = 5
+    config: TrainConfig,
+    backends: Sequence[str],
+    workers: Sequence[int],
+    runs: int | None,
+    env_steps: int,
+    calls: int = 5,
 ) -> BenchResult:
     """Interleaved calls of `env_steps` steps of each run; by default one run per worker."""
     check(config)
+    envs = [override(config, "env.backend", backend).env for backend in backends]
     if not workers or min(workers) < 0:
         raise InputError(f"--workers takes numbers of at least 0, not {list(workers)}.")
     if runs is not None and runs < max(1, *workers):
         raise InputError(f"{runs} runs cannot keep {max(workers)} workers busy; raise --runs.")
     if min(env_steps, calls) < 1:
         raise InputError("--steps and --calls must be at least 1.")
-    spec, _ = probe_env(config.env)
+    spec, _ = probe_env(envs[0])
     policy = initial_policy(config, spec)
     contenders: list[Contender] = []
     try:
         # Workers that wait for their turn sleep, so all may be open at once.
-        for count in workers:
-            contenders.append(Contender(config, count, runs or max(1, count)))  # noqa: PERF401
+        for count, env in itertools.product(workers, envs):
+            contenders.append(Contender(env, count, runs or max(1, count)))
         for _ in range(DISCARDED_CALLS + calls):
             for contender in contenders:
                 contender.call(policy, env_steps)
@@ -79,8 +87,8 @@ def bench_collect(
             contender.collector.close()
     rows: list[dict[str, Any]] = [
         {
-            "backend": BACKEND,
-            "env": config.env.id,
+            "backend": contender.env.backend,
+            "env": contender.env.id,
             "workers": contender.workers,
             "runs": contender.runs,
             "env_steps_per_s": contender.median(),

@@ -59,4 +59,4 @@ def test_default_workers_end_with_the_cores() -> None:
 )
 def test_bad_settings(workers: list[int], runs: int | None, env_steps: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        bench_collect(make_config(ENV), workers, runs, env_steps)
+        bench_collect(make_config(ENV), ["gymnasium"], workers, runs, env_steps)

@@ -1,0 +1,41 @@
+"""`lfiw report`: one page, figures and tables from run folders and stored results. No jax here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from lfiw.errors import InputError
+from lfiw.report.export import aggregates_csv, cells_csv
+from lfiw.report.figures import write_figures
+from lfiw.report.page import make_page
+from lfiw.report.summary import Summary, summarise
+from lfiw.report.tables import all_tables, markdown
+from lfiw.results import Method, read_methods
+
+
+def write_report(sources: Sequence[str | Path], out: str | Path) -> list[Path]:
+    """Everything about the runs at or below the sources, written to a folder; the page first."""
+    methods = read_methods(sources)
+    summary = summarise(methods)
+    texts = make_texts(methods, summary)
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        figures = write_figures(methods, summary, folder)
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror}.") from None
+    return [*(folder / name for name in texts), *figures]
+
+
+def make_texts(methods: Sequence[Method], summary: Summary) -> dict[str, str]:
+    """The files of a report that are text, by name."""
+    tables = all_tables(summary, methods)
+    return {
+        "index.html": make_page(methods, summary, tables),
+        "tables.md": markdown(tables),
+        "cells.csv": cells_csv(summary),
+        "aggregates.csv": aggregates_csv(summary),
+    }

@@ -1,0 +1,80 @@
+"""The figures of a report for print: curves, diagnostics and profiles. No jax here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from lfiw.plot import looks, new_panels, plain, plot_curves, save_figure
+from lfiw.report.summary import Aggregate, Summary
+from lfiw.results import Method
+
+SUFFIXES = (".png", ".pdf")
+DIAGNOSTIC_FIGURES = {
+    "effective_sample_size": "effective sample size, share of the batch",
+    "balanced_accuracy": "balanced accuracy of the ratio network",
+}
+
+
+def write_figures(methods: Sequence[Method], summary: Summary, folder: Path) -> list[Path]:
+    curves = [method.curves for method in methods]
+    written = [plot_curves(curves, folder / f"curves{suffix}") for suffix in SUFFIXES]
+    figures = {
+        name: _diagnostic_figure(shown, name)
+        for name in DIAGNOSTIC_FIGURES
+        if (shown := [method for method in methods if name in method.diagnostics])
+    }
+    if summary.aggregates:
+        figures["profiles"] = _profile_figure(summary, methods)
+    return written + [
+        save_figure(figure, folder / f"{name}{suffix}")
+        for name, figure in figures.items()
+        for suffix in SUFFIXES
+    ]
+
+
+def _diagnostic_figure(methods: Sequence[Method], name: str) -> Figure:
+    """One panel per task, one line per method: the mean over seeds."""
+    tasks = list(dict.fromkeys(method.task for method in methods))
+    styles = looks(method.name for method in methods)
+    figure, panels = new_panels(len(tasks))
+    for axes, task in zip(panels, tasks, strict=True):
+        for method in methods:
+            if method.task == task:
+                colour, style = styles[method.name]
+                steps, mean = method.curves.env_steps, method.diagnostics[name].mean(axis=0)
+                axes.plot(steps, mean, style, color=colour, label=plain(method.title))
+        axes.set_title(plain(task))
+        axes.set_xlabel("environment steps")
+        axes.set_ylabel(DIAGNOSTIC_FIGURES[name])
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        if name == "effective_sample_size":
+            axes.set_yscale("log")
+        axes.legend(frameon=False)
+    return figure
+
+
+def _profile_figure(summary: Summary, methods: Sequence[Method]) -> Figure:
+    """One panel per agent: the share of runs above each score, with its band."""
+    strategies = {method.name: method.curves.strategy for method in methods}
+    styles = looks(strategies.values())
+    groups: dict[str, list[Aggregate]] = {}
+    for aggregate in summary.aggregates:
+        groups.setdefault(aggregate.entry.agent, []).append(aggregate)
+    figure, panels = new_panels(len(groups))
+    for axes, (agent, group) in zip(panels, groups.items(), strict=True):
+        for aggregate in group:
+            colour, style = styles[strategies[aggregate.entry.name]]
+            profile, label = aggregate.profile, plain(aggregate.entry.title)
+            axes.plot(summary.thresholds, profile.value, style, color=colour, label=label)
+            axes.fill_between(
+                summary.thresholds, profile.low, profile.high, color=colour, alpha=0.15, lw=0
+            )
+        axes.set_title(plain(agent.upper()))
+        axes.set_xlabel("score (uniform replay ends at 1)")
+        axes.set_ylabel("share of runs above, with 95 % band")
+        axes.legend(frameon=False)
+    return figure

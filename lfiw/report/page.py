@@ -1,0 +1,161 @@
+"""The page of a report: one HTML file with everything inside. No jax here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from html import escape
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from lfiw import __version__
+from lfiw.plot import looks
+from lfiw.report.figures import DIAGNOSTIC_FIGURES
+from lfiw.report.summary import Aggregate, Summary
+from lfiw.report.table import Table
+from lfiw.results import AGE_COLUMNS, Method
+from lfiw.runlog import rounded
+from lfiw.statistics import Interval
+
+MAX_POINTS = 250  # of a curve on the page; tables use every evaluation
+DIGITS = 5
+DASHES = {"-": "", "--": "7 4", "-.": "9 3 2 3", ":": "2 3"}
+NOTHING_TO_COMPARE = (
+    "<p>There is no uniform replay with the same agent, task and length to compare with.</p>"
+)
+MARKERS = ("circle", "square", "triangle", "diamond", "cross")
+
+
+def make_page(methods: Sequence[Method], summary: Summary, tables: dict[str, list[Table]]) -> str:
+    tasks = summary.tasks
+    title = f"Experience replay on {', '.join(tasks) if len(tasks) < 3 else f'{len(tasks)} tasks'}"
+    parts = {
+        "title": escape(title),
+        "lead": escape(_lead(methods, summary)),
+        "version": escape(__version__),
+        "css": _asset("page.css"),
+        "charts_js": _asset("charts.js"),
+        "page_js": _asset("page.js"),
+        "data": embed(_data(methods, summary)),
+        "overview": "".join(table.html() for table in tables["overview"]),
+        "tasks": "".join(
+            _task_section(index, task, table)
+            for index, (task, table) in enumerate(zip(summary.tasks, tables["tasks"], strict=True))
+        ),
+        "aggregate": "".join(table.html() for table in tables["aggregate"]) or NOTHING_TO_COMPARE,
+        "provenance": "".join(table.html() for table in tables["provenance"]),
+        "configs": "".join(map(_config_details, methods)),
+    }
+    # One pass: what is filled in is never searched for further places.
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _asset("page.html"))
+
+
+def _asset(name: str) -> str:
+    return resources.files("lfiw.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def embed(data: Any) -> str:
+    """JSON that may stand inside a script element, whatever its texts contain."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _lead(methods: Sequence[Method], summary: Summary) -> str:
+    runs = sum(len(method.curves.seeds) for method in methods)
+    steps = sum(len(method.curves.seeds) * int(method.curves.env_steps[-1]) for method in methods)
+    names = len({method.name for method in methods})
+    return (
+        f"{_count(runs, 'run')} of {_count(names, 'method')} on "
+        f"{_count(len(summary.tasks), 'task')}, {steps:,} environment steps in all."
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _task_section(index: int, task: str, table: Table) -> str:
+    return (
+        f'<article class="task" id="task-{index}" data-task="{index}"><h3>{escape(task)}</h3>'
+        f'<div class="charts"></div>{table.html()}</article>'
+    )
+
+
+def _config_details(method: Method) -> str:
+    heading = f"{escape(method.task)} · {escape(method.title)} <code>{escape(method.name)}</code>"
+    text = escape(json.dumps(method.record, indent=2, ensure_ascii=False))
+    return f"<details><summary>{heading}</summary><pre>{text}</pre></details>"
+
+
+def _data(methods: Sequence[Method], summary: Summary) -> dict[str, Any]:
+    """What the charts are drawn from."""
+    titles = {method.curves.strategy: method.strategy_title for method in methods}
+    styles = looks(titles)
+    ranks = {name: index for index, name in enumerate(styles)}
+    return {
+        "looks": {
+            name: {
+                "title": title,
+                "colour": styles[name][0],
+                "dash": DASHES[styles[name][1]],
+                "marker": MARKERS[ranks[name] % len(MARKERS)],
+            }
+            for name, title in titles.items()
+        },
+        "seeds": sorted({seed for method in methods for seed in method.curves.seeds}),
+        "tasks": [
+            {
+                "name": task,
+                "methods": [_method_data(method) for method in methods if method.task == task],
+            }
+            for task in summary.tasks
+        ],
+        "thresholds": numbers(summary.thresholds),
+        "aggregates": [_aggregate_data(aggregate, methods) for aggregate in summary.aggregates],
+    }
+
+
+def _method_data(method: Method) -> dict[str, Any]:
+    curves = method.curves
+    size = len(curves.env_steps)
+    kept = np.unique(np.linspace(0, size - 1, min(size, MAX_POINTS)).round().astype(int))
+    found = method.diagnostics
+    ages = [found[name].mean(axis=0)[kept] for name in AGE_COLUMNS if name in found]
+    return {
+        "title": method.title,
+        "agent": method.agent,
+        "strategy": curves.strategy,
+        "seeds": list(curves.seeds),
+        "steps": curves.env_steps[kept].tolist(),
+        "returns": numbers(curves.returns[:, kept]),
+        "diagnostics": {
+            name: numbers(found[name][:, kept]) for name in DIAGNOSTIC_FIGURES if name in found
+        },
+        "ages": numbers(np.array(ages)),
+    }
+
+
+def _aggregate_data(aggregate: Aggregate, methods: Sequence[Method]) -> dict[str, Any]:
+    strategies = {method.name: method.curves.strategy for method in methods}
+    return {
+        "title": aggregate.entry.title,
+        "agent": aggregate.entry.agent,
+        "strategy": strategies[aggregate.entry.name],
+        "iqm": _interval(aggregate.iqm),
+        "improvement": _interval(aggregate.improvement),
+        "profile": _interval(aggregate.profile),
+    }
+
+
+def _interval(interval: Interval | None) -> list[Any] | None:
+    if interval is None:
+        return None
+    return [numbers(part) for part in (interval.value, interval.low, interval.high)]
+
+
+def numbers(values: np.ndarray | float) -> Any:
+    """Short enough to embed; what is not finite is null."""
+    return rounded(np.asarray(values, float), DIGITS)

@@ -1,0 +1,215 @@
+"""The numbers of a report: each method on each task, and all tasks together. No jax here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from lfiw.curves import Curves
+from lfiw.paper.published import ENV_STEPS, METHODS, Published, family_of, published
+from lfiw.results import Method, method_title
+from lfiw.statistics import (
+    Interval,
+    bootstrap,
+    efficiency_ratio,
+    interquartile_mean,
+    performance_profile,
+    probability_of_improvement,
+)
+
+METRICS: dict[str, Callable[[Curves], np.ndarray]] = {
+    "maximum": Curves.maximum,
+    "final": Curves.final,
+    "area": Curves.area,
+}
+NUM_THRESHOLDS = 201
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the tables: one method over all tasks."""
+
+    agent: str
+    name: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one task."""
+
+    task: str
+    entry: Entry
+    run: Method | None  # None: not run
+    published: Published | None
+    best: frozenset[str] = frozenset()  # metrics in which it has the agent's highest mean
+    complete: bool = True  # trained as long as the longest run of the agent on the task
+    iqm: Interval | None = None  # of the final returns
+    improvement: Interval | None = None  # None without uniform replay to compare with
+    efficiency: Interval | None = None
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One method over the tasks that it shares with uniform replay, by normalised scores."""
+
+    entry: Entry
+    tasks: tuple[str, ...]
+    iqm: Interval
+    improvement: Interval | None  # None for uniform replay itself
+    profile: Interval  # over the thresholds
+
+
+@dataclass(frozen=True)
+class Summary:
+    tasks: tuple[str, ...]  # those with runs
+    frame: tuple[str, ...]  # and those of the paper that were not run
+    entries: tuple[Entry, ...]
+    cells: dict[tuple[str, str], Cell]  # by task and method's name
+    thresholds: np.ndarray
+    aggregates: tuple[Aggregate, ...]
+
+
+def summarise(methods: Sequence[Method]) -> Summary:
+    tasks = tuple(dict.fromkeys(method.task for method in methods))
+    frame = _frame(tasks)
+    entries = _entries(methods, tasks)
+    by_place = {(method.task, method.name): method for method in methods}
+    cells = {
+        (task, entry.name): _cell(task, entry, by_place.get((task, entry.name)), methods)
+        for task in frame
+        for entry in entries
+    }
+    thresholds, aggregates = _aggregate(entries, methods)
+    return Summary(tasks, frame, entries, cells, thresholds, aggregates)
+
+
+def _frame(tasks: Sequence[str]) -> tuple[str, ...]:
+    """The tasks; where one of them is the paper's, all of the paper's have their place."""
+    families = {family_of(task) for task in tasks}
+    if not families & ENV_STEPS.keys():
+        return tuple(tasks)
+    ours = [
+        [task for task in tasks if family_of(task) == family] or [family] for family in ENV_STEPS
+    ]
+    others = [task for task in tasks if family_of(task) not in ENV_STEPS]
+    return (*(task for group in ours for task in group), *others)
+
+
+def _entries(methods: Sequence[Method], tasks: Sequence[str]) -> tuple[Entry, ...]:
+    entries = {method.name: Entry(method.agent, method.name, method.title) for method in methods}
+    if any(family_of(task) in ENV_STEPS for task in tasks):
+        for name in METHODS:
+            agent, replay = name.split("-")
+            entries.setdefault(name, Entry(agent, name, method_title(agent, replay)))
+    rank = {name: index for index, name in enumerate(METHODS)}
+    order = sorted(
+        entries.values(), key=lambda entry: (entry.agent, rank.get(entry.name, len(rank)))
+    )
+    return tuple(order)
+
+
+def base_of(method: Method, methods: Sequence[Method]) -> Method | None:
+    """Uniform replay with the same agent on the same task, trained as long; of the same label if
+    there is one."""
+
+    def circumstances(one: Method) -> tuple[str, str, int]:
+        return one.task, one.agent, int(one.curves.env_steps[-1])
+
+    uniform = {
+        other.label: other
+        for other in methods
+        if other.replay == "uniform" and circumstances(other) == circumstances(method)
+    }
+    return uniform.get(method.label, uniform.get(""))
+
+
+def resampled(statistic: Callable[..., np.ndarray], *samples: Sequence[np.ndarray]) -> Interval:
+    """An interval that does not depend on what else is in the report."""
+    return bootstrap(statistic, *samples, rng=np.random.default_rng(0))
+
+
+def _cell(task: str, entry: Entry, run: Method | None, methods: Sequence[Method]) -> Cell:
+    cell = partial(Cell, task, entry, run, published(task, entry.name))
+    if run is None:
+        return cell()
+    rivals = [other for other in methods if (other.task, other.agent) == (task, run.agent)]
+    longest = max(other.curves.env_steps[-1] for other in rivals)
+    complete = [other for other in rivals if other.curves.env_steps[-1] == longest]
+    base = base_of(run, methods)
+    base = None if base is run else base
+    return cell(
+        best=frozenset(metric for metric in METRICS if _leads(metric, run, complete)),
+        complete=bool(run.curves.env_steps[-1] == longest),
+        iqm=resampled(interquartile_mean, [run.curves.final()]),
+        improvement=_improvement(run, base) if base else None,
+        efficiency=_efficiency(run, base) if base else None,
+    )
+
+
+def _leads(metric: str, run: Method, rivals: Sequence[Method]) -> bool:
+    """Whether a run has the highest mean of several."""
+    means = {rival.name: METRICS[metric](rival.curves).mean() for rival in rivals}
+    ours = means.pop(run.name, np.nan)
+    finite = [mean for mean in means.values() if np.isfinite(mean)]
+    return bool(means) and all(ours >= mean for mean in (*finite, -np.inf))
+
+
+def _improvement(run: Method, base: Method) -> Interval:
+    scores, others = [run.curves.final()], [base.curves.final()]
+    return resampled(probability_of_improvement, scores, others)
+
+
+def _efficiency(run: Method, base: Method) -> Interval:
+    def ratio(ours: list[np.ndarray], theirs: list[np.ndarray]) -> np.ndarray:
+        steps = (run.curves.env_steps, base.curves.env_steps)
+        return efficiency_ratio(ours[0], theirs[0], *steps, base.curves.final_size)
+
+    return resampled(ratio, [run.curves.returns], [base.curves.returns])
+
+
+def normalised(run: Method, base: Method) -> np.ndarray:
+    """Final returns on a scale where uniform replay's mean first evaluation is 0 and its mean
+    final return 1; not a number where it learned nothing."""
+    start = base.curves.returns[:, 0].mean()
+    span = base.curves.final().mean() - start
+    return (run.curves.final() - start) / (span if span > 0 else np.nan)
+
+
+def _aggregate(
+    entries: Sequence[Entry], methods: Sequence[Method]
+) -> tuple[np.ndarray, tuple[Aggregate, ...]]:
+    """Thresholds of the profiles, and every method that can be compared with uniform replay."""
+    scored = [
+        (run, base, scores)
+        for run in methods
+        if (base := base_of(run, methods)) and np.isfinite(scores := normalised(run, base)).all()
+    ]
+    pooled = np.concatenate([scores for _, _, scores in scored] or [np.ones(1)])
+    margin = 0.05 * (np.ptp(pooled) or 1.0)
+    thresholds = np.linspace(pooled.min() - margin, pooled.max() + margin, NUM_THRESHOLDS)
+    profile = partial(performance_profile, thresholds=thresholds)
+    aggregates = []
+    for entry in entries:
+        own = [found for found in scored if found[0].name == entry.name]
+        if not own:
+            continue
+        all_scores = [scores for _, _, scores in own]
+        ours = [run.curves.final() for run, _, _ in own]
+        theirs = [base.curves.final() for _, base, _ in own]
+        is_base = all(run is base for run, base, _ in own)
+        aggregates.append(
+            Aggregate(
+                entry,
+                tuple(run.task for run, _, _ in own),
+                iqm=resampled(interquartile_mean, all_scores),
+                improvement=None
+                if is_base
+                else resampled(probability_of_improvement, ours, theirs),
+                profile=resampled(profile, all_scores),
+            )
+        )
+    return thresholds, tuple(aggregates)

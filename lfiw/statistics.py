@@ -1,0 +1,99 @@
+"""Statistics over runs and tasks, in rliable's words. No jax here.
+
+Scores are one array per task, [..., N] with the N runs of that task last; leading axes are
+independent samples, so that all resamples of a bootstrap are one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+RESAMPLES = 2000
+LEVEL = 0.95
+
+Scores = Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its bounds; arrays where the statistic is one."""
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def as_floats(self) -> tuple[float, float, float]:
+        return float(self.value), float(self.low), float(self.high)
+
+
+def interquartile_mean(scores: Scores) -> np.ndarray:
+    """Mean of the middle half of all runs of all tasks; a quarter, rounded down, is cut from
+    either end."""
+    pooled = np.sort(np.concatenate(scores, axis=-1), axis=-1)
+    cut = pooled.shape[-1] // 4
+    return pooled[..., cut : pooled.shape[-1] - cut].mean(axis=-1)
+
+
+def probability_of_improvement(scores: Scores, others: Scores) -> np.ndarray:
+    """Probability that a run scores above one of the others on the same task, ties counted
+    half (Mann and Whitney's U over the number of pairs), averaged over tasks."""
+    tasks = []
+    for ours, theirs in zip(scores, others, strict=True):
+        difference = ours[..., :, None] - theirs[..., None, :]
+        wins = np.where(np.isnan(difference), np.nan, (np.sign(difference) + 1) / 2)
+        tasks.append(wins.mean(axis=(-2, -1)))
+    return np.mean(tasks, axis=0)
+
+
+def performance_profile(scores: Scores, thresholds: np.ndarray) -> np.ndarray:
+    """Share of runs above each threshold [..., T], averaged over tasks."""
+    shares = [(task[..., None] > thresholds).mean(axis=-2) for task in scores]
+    return np.mean(shares, axis=0)
+
+
+def first_reached(env_steps: np.ndarray, curve: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """Environment steps of the first evaluation [..., E] at or above the level [...], infinite
+    where there is none."""
+    reached = curve >= level[..., None]
+    return np.where(reached.any(axis=-1), env_steps[reached.argmax(axis=-1)], np.inf)
+
+
+def efficiency_ratio(
+    returns: np.ndarray,
+    base_returns: np.ndarray,
+    env_steps: np.ndarray,
+    base_env_steps: np.ndarray,
+    final_size: int,
+) -> np.ndarray:
+    """How many times fewer environment steps a method needs for the base's final return.
+
+    Both are measured alike: by the first evaluation at which the mean over runs, of returns
+    [..., N, E], reaches the mean of the base's last `final_size` evaluations. 0: never.
+    """
+    curve, base = returns.mean(axis=-2), base_returns.mean(axis=-2)
+    last = base[..., -final_size:]
+    goal = np.minimum(last.mean(axis=-1), last.max(axis=-1))  # rounding may lift a mean
+    base_needed = first_reached(base_env_steps, base, goal)
+    return np.asarray(base_needed / first_reached(env_steps, curve, goal))
+
+
+def bootstrap(
+    statistic: Callable[..., np.ndarray],
+    *samples: Scores,
+    rng: np.random.Generator,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+) -> Interval:
+    """Percentile interval of `statistic(*samples)`; runs, here the first axis, are resampled
+    within each task, and each sample independently of the others."""
+    drawn = [[_resample(task, resamples, rng) for task in scores] for scores in samples]
+    tail = (1 - level) / 2
+    low, high = np.quantile(statistic(*drawn), (tail, 1 - tail), axis=0)
+    return Interval(statistic(*samples), low, high)
+
+
+def _resample(scores: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    return scores[rng.integers(len(scores), size=(resamples, len(scores)))]

@@ -1,0 +1,141 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lfiw.curves import Curves
+from lfiw.paper.published import METHODS, TABLE_1, published
+from lfiw.report.summary import Summary, normalised, summarise
+from lfiw.results import Method
+
+
+def method(
+    name: str, returns: list[list[float]], task: str = "Probe-v0", every: int = 10
+) -> Method:
+    agent, _, strategy = name.partition("-")
+    steps = every * (1 + np.arange(len(returns[0])))
+    curves = Curves(task, agent, name, tuple(range(len(returns))), steps, np.array(returns, float))
+    config = {"agent": {"name": agent}, "replay": {"name": strategy.partition("-")[0]}}
+    return Method(curves, {}, {"config": config}, Path(name))
+
+
+UNIFORM = method("sac-uniform", [[0, 4, 4], [0, 2, 6]])  # mean 0, 3, 5
+LFIW = method("sac-lfiw", [[0, 9, 5], [0, 3, 3]])  # mean 0, 6, 4
+
+
+def test_better_cells_and_comparisons_by_hand() -> None:
+    """Maxima 4, 6 against 9, 3; finals 4, 6 against 5, 3; areas 3, 2.5 against 5.75, 2.25."""
+    summary = summarise([UNIFORM, LFIW])
+    uniform = summary.cells["Probe-v0", "sac-uniform"]
+    lfiw = summary.cells["Probe-v0", "sac-lfiw"]
+    assert (uniform.best, lfiw.best) == ({"final"}, {"maximum", "area"})
+    # Of four pairs of final returns, only 5 against 4 is better.
+    assert lfiw.improvement is not None
+    assert float(lfiw.improvement.value) == 0.25
+    # Uniform's final 5 is reached by its mean at step 30, by LFIW's at 20.
+    assert lfiw.efficiency is not None
+    assert float(lfiw.efficiency.value) == 1.5
+    assert lfiw.iqm is not None
+    assert float(lfiw.iqm.value) == 4
+    assert uniform.improvement is None
+    assert uniform.efficiency is None
+
+
+def test_scores_by_hand() -> None:
+    """Uniform starts at 0 and ends at 5, so that LFIW's 5 and 3 are 1 and 0.6."""
+    np.testing.assert_allclose(normalised(LFIW, UNIFORM), [1, 0.6])
+    negative = method("sac-uniform", [[-100, -20]])
+    np.testing.assert_allclose(normalised(method("sac-per", [[-100, -60]]), negative), [0.5])
+    aggregate = {one.entry.name: one for one in summarise([UNIFORM, LFIW]).aggregates}
+    assert float(aggregate["sac-lfiw"].iqm.value) == pytest.approx(0.8)
+    assert float(aggregate["sac-uniform"].iqm.value) == pytest.approx(1)
+    assert aggregate["sac-uniform"].improvement is None
+
+
+def test_profile_falls_from_all_to_none() -> None:
+    summary = summarise([UNIFORM, LFIW])
+    profile = summary.aggregates[1].profile.value
+    assert (profile[0], profile[-1]) == (1, 0)
+    at_half = profile[(summary.thresholds > 0.6) & (summary.thresholds < 1)]
+    assert set(at_half) == {0.5}
+
+
+def test_tasks_are_aggregated_together() -> None:
+    other = [
+        method("sac-uniform", [[0, 10]], "Other-v0"),
+        method("sac-lfiw", [[0, 30]], "Other-v0"),
+    ]
+    (_, lfiw) = summarise([UNIFORM, LFIW, *other]).aggregates
+    assert lfiw.tasks == ("Probe-v0", "Other-v0")
+    assert float(lfiw.iqm.value) == pytest.approx((0.6 + 1 + 3) / 3)
+    assert lfiw.improvement is not None
+    assert float(lfiw.improvement.value) == (0.25 + 1) / 2
+
+
+def test_interval_does_not_depend_on_the_rest_of_the_report() -> None:
+    more = [method("td3-per", [[1, 2], [3, 4]]), method("sac-ere", [[1, 2, 3], [4, 5, 6]])]
+
+    def low(summary: Summary) -> float:
+        cell = summary.cells["Probe-v0", "sac-lfiw"]
+        return cell.improvement.as_floats()[1] if cell.improvement else -1
+
+    assert low(summarise([UNIFORM, LFIW])) == low(summarise([*more, UNIFORM, LFIW]))
+
+
+def test_without_uniform_replay_nothing_is_compared() -> None:
+    summary = summarise([LFIW, method("td3-uniform", [[1, 2]])])
+    assert summary.cells["Probe-v0", "sac-lfiw"].improvement is None
+    assert [one.entry.name for one in summary.aggregates] == ["td3-uniform"]
+
+
+def test_uniform_replay_of_the_same_label_is_preferred() -> None:
+    labelled = method("sac-uniform-wide", [[0, 0, 1]])
+    lfiw = method("sac-lfiw-wide", [[0, 0, 2]])
+    cells = summarise([UNIFORM, labelled, lfiw]).cells
+    improvement = cells["Probe-v0", "sac-lfiw-wide"].improvement
+    assert improvement is not None
+    assert float(improvement.value) == 1  # above 1, not above 4 and 6
+
+
+def test_shorter_run_is_unfinished_and_never_the_better_one() -> None:
+    short = method("sac-lfiw", [[0, 99]])
+    cells = summarise([UNIFORM, short]).cells
+    assert not cells["Probe-v0", "sac-lfiw"].complete
+    assert cells["Probe-v0", "sac-lfiw"].best == frozenset()
+    assert cells["Probe-v0", "sac-lfiw"].improvement is None
+    assert cells["Probe-v0", "sac-uniform"].complete
+    assert [one.entry.name for one in summarise([UNIFORM, short]).aggregates] == ["sac-uniform"]
+
+
+def test_agents_are_compared_apart_and_a_lone_method_is_not_the_better_one() -> None:
+    cells = summarise([UNIFORM, method("td3-lfiw", [[0, 1, 2]])]).cells
+    assert cells["Probe-v0", "sac-uniform"].best == frozenset()
+    assert cells["Probe-v0", "td3-lfiw"].best == frozenset()
+
+
+def test_return_that_is_not_finite_is_never_the_better_one() -> None:
+    broken = method("sac-lfiw", [[0, np.nan, 9], [0, 1, 2]])
+    cells = summarise([UNIFORM, broken]).cells
+    assert cells["Probe-v0", "sac-lfiw"].best == {"final"}
+    assert cells["Probe-v0", "sac-uniform"].best == {"maximum", "area"}
+
+
+def test_paper_is_the_frame_where_one_of_its_tasks_was_run() -> None:
+    summary = summarise([method("sac-lfiw-warm", [[0, 1]], "Ant-v5")])
+    assert summary.tasks == ("Ant-v5",)
+    assert summary.frame == ("Hopper", "Walker2d", "HalfCheetah", "Ant-v5", "Humanoid")
+    names = [entry.name for entry in summary.entries]
+    assert names == [*METHODS[:4], "sac-lfiw-warm", *METHODS[4:]]
+    assert summary.cells["Ant-v5", "sac-lfiw"].run is None
+    assert summarise([LFIW]).frame == ("Probe-v0",)
+
+
+def test_published_numbers() -> None:
+    assert len(TABLE_1) == 4 * 7 + 4
+    assert published("HalfCheetah-v5", "sac-lfiw") == (7037, 629)
+    assert published("Walker2d-v4", "td3-lfiw") == (5159, 189)
+    assert published("Ant-v5 (include_cfrc_ext_in_observation=False)", "sac-ere") == (3346, 116)
+    assert published("Humanoid-v5", "sac-per") == (4650, 315)
+    assert published("Humanoid-v5", "td3-lfiw") is None
+    assert published("HalfCheetah-v5", "sac-lfiw-warm") is None
+    assert published("Pendulum-v1", "sac-lfiw") is None
