@@ -39,7 +39,6 @@ def resume(
     that a run does not have yet are added to it."""
     console = Console(quiet=quiet, stderr=True)
     prepare_jax()
-    # Only what a folder recorded is compared: of EnvPool, where it was used.
     here = {"versions": versions("envpool"), "hardware": hardware(choose_devices(devices))}
     jobs = []
     runs = find_runs(paths)
@@ -106,13 +105,17 @@ def refuse_differences(
     folder: Path, content: dict[str, Any], here: dict[str, Any], checkpoint: Checkpoint | None
 ) -> None:
     """An exact resume needs the same versions, hardware and settings."""
-    pairs = {part: (content.get(part), here[part]) for part in here}
+    pairs: dict[str, tuple[Any, Any]] = {}
+    for part, now in here.items():
+        then = content.get(part)
+        # Only what was recorded is compared: of EnvPool, where it was used.
+        pairs[part] = then, {k: now.get(k) for k in then} if isinstance(then, dict) else now
     if checkpoint is not None:
         pairs["config"] = (checkpoint.facts["config"]["config"], content["config"])
     differences = [
         difference
         for part, (then, now) in pairs.items()
-        for difference in differing(then, now, f"{part}." if part == "config" else "")
+        for difference in differing(then, now, f"{part}.")
     ]
     if differences:
         raise InputError(
@@ -129,7 +132,7 @@ def refuse_differences(
 def differing(then: Any, now: Any, prefix: str = "") -> list[str]:
     """`NAME OLD then, NEW now` for every entry of nested objects that differs."""
     if not (isinstance(then, dict) and isinstance(now, dict)):
-        return [] if then == now else [f"{prefix.rstrip('.')} {then} then, {now} now"]
+        return [] if then == now else [f"{prefix[:-1]} {then} then, {now} now"]
     return [
         difference
         for name in dict.fromkeys([*then, *now])

@@ -139,8 +139,8 @@ def test_sum_tree_grows_also_by_a_level() -> None:
 @pytest.mark.parametrize(
     ("part", "name", "value", "words"),
     [
-        ("versions", "numpy", "1.0", r"numpy 1\.0 then"),
-        ("hardware", "cpu", "another", "cpu another then"),
+        ("versions", "numpy", "1.0", r"versions.numpy 1\.0 then"),
+        ("hardware", "cpu", "another", "hardware.cpu another then"),
         ("config", "batch_size", 17, "config.batch_size 16 then, 17 now"),
         ("config", "seeds", [0, 1], r"config.seeds \[0\] then, \[0, 1\] now"),
     ],
