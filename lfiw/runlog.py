@@ -288,8 +288,7 @@ def find_runs(paths: Sequence[str | Path]) -> list[Path]:
     for path in map(Path, paths):
         below = [path] if (path / CONFIG).is_file() else runs_below(path)
         if not below:
-            raise InputError(
-                f"{path} holds no run folder: there is no config.json, so nothing was trained yet."
-            )
+            why = ": without a config.json, nothing was trained yet" if path.is_dir() else ""
+            raise InputError(f"{path} holds no run folder{why}.")
         found += below
     return found

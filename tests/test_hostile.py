@@ -127,7 +127,8 @@ try:
     lfiw.load_policy(sys.argv[1])
 except InputError as error:
     print(error)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    status = open("/proc/self/status").read()
+    print(status.split("VmHWM:")[1].split()[0])
 """
 
 
