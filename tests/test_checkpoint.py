@@ -9,7 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lfiw.checkpoint import list_checkpoints, load_checkpoint, locked, save_checkpoint
+from lfiw.checkpoint import (
+    list_checkpoints,
+    load_checkpoint,
+    locked,
+    remove_newer,
+    save_checkpoint,
+)
 from lfiw.errors import Damaged, InputError, RunError
 from lfiw.files import json_hash
 from lfiw.recovery import newest_good, start_facts
@@ -38,6 +44,24 @@ def test_the_two_newest_are_kept_and_the_newest_is_used(tmp_path: Path) -> None:
     checkpoint, complaints = newest_good(tmp_path, 1)
     assert checkpoint is not None
     assert (checkpoint.facts["env_steps"], complaints) == (3, [])
+
+
+def test_what_is_committed_is_never_overwritten(tmp_path: Path) -> None:
+    """A run that is stopped twice at one step has two checkpoints of that step."""
+    for _ in range(3):
+        save(tmp_path, "005")
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["005-002", "005-001"]
+    save(tmp_path, "006")
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["006", "005-002"]
+
+
+def test_damaged_newer_checkpoints_are_removed_when_an_older_one_is_taken_up(
+    tmp_path: Path,
+) -> None:
+    """Else they would count among those that are kept."""
+    older, newer = save(tmp_path, "001"), save(tmp_path, "002")
+    remove_newer(older)
+    assert list_checkpoints(tmp_path) == [older] and not newer.exists()
 
 
 def test_run_without_checkpoint_starts_anew(tmp_path: Path) -> None:

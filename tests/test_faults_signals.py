@@ -13,7 +13,6 @@ from trainings import (
     SETTINGS,
     command,
     contents,
-    kill_in_training,
     rows,
 )
 
@@ -43,21 +42,28 @@ def start(out: Path, agent: str, replay: str, env_steps: int) -> subprocess.Pope
 @pytest.mark.faults
 @pytest.mark.parametrize(("agent", "replay"), METHODS)
 def test_killed_twenty_times_the_run_ends_the_same(tmp_path: Path, agent: str, replay: str) -> None:
-    env_steps = 20_000
+    """The moments are spread over the run: when its log has grown to a random length."""
+    env_steps, kills = 20_000, 20
     whole = start(tmp_path / "whole", agent, replay, env_steps)
     output, _ = whole.communicate(timeout=HANG_GUARD * 10)
     assert whole.returncode == 0, output
+    expected = tmp_path / "whole" / FOLDER / f"{agent}-{replay}"
+    size = (expected / "metrics.jsonl").stat().st_size
     rng = random.Random(f"{agent} {replay}")
-    folder = tmp_path / "killed" / FOLDER
-    run = folder / f"{agent}-{replay}"
+    run = tmp_path / "killed" / FOLDER / f"{agent}-{replay}"
     process = start(tmp_path / "killed", agent, replay, env_steps)
-    for _ in range(20):
-        kill_in_training(process, folder, signal.SIGKILL, rng, after=rng.uniform(1e3, 4e4))
+    for length in sorted(rng.uniform(0, 0.95 * size) for _ in range(kills)):
+        log = run / "metrics.jsonl"
+        while process.poll() is None and not (log.exists() and log.stat().st_size > length):
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.05))
+        process.kill()
+        output, _ = process.communicate(timeout=HANG_GUARD)
+        assert process.returncode == -signal.SIGKILL, output
         assert verify_run(run)[0] == []
         process = command("resume", str(run), out=tmp_path / "killed")
     output, _ = process.communicate(timeout=HANG_GUARD * 10)
     assert process.returncode == 0, output
-    expected = tmp_path / "whole" / FOLDER / f"{agent}-{replay}"
     assert rows(run) == rows(expected)
     assert contents(run) == contents(expected)
 

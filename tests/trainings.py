@@ -59,19 +59,15 @@ def contents(run: Path) -> dict[str, bytes]:
 
 
 def kill_in_training(
-    process: subprocess.Popen[str],
-    folder: Path,
-    number: int,
-    rng: random.Random,
-    after: float = 2000,
+    process: subprocess.Popen[str], folder: Path, number: int, rng: random.Random
 ) -> None:
-    """Send a signal `after` more bytes of logs, at a moment that no test controls."""
+    """Send a signal some way into training, at a moment that no test controls."""
     logs = [*folder.glob("*/metrics.jsonl")]
     before = sum(log.stat().st_size for log in logs if log.exists())
     guard = time.monotonic() + HANG_GUARD
     while process.poll() is None and time.monotonic() < guard:
         size = sum(log.stat().st_size for log in folder.glob("*/metrics.jsonl"))
-        if size > before + after:
+        if size > before + 2000:
             break
         time.sleep(0.05)
     time.sleep(rng.uniform(0, 0.4))
