@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def save_checkpoint(
     final, temporary = parent / _free_name(run, name), parent / f".writing-{name}"
     try:
         parent.mkdir(exist_ok=True)
-        for abandoned in parent.glob(".writing-*"):  # by a kill
+        for abandoned in (*parent.glob(".writing-*"), *parent.glob(".removed-*")):  # by a kill
             shutil.rmtree(abandoned, ignore_errors=True)
         temporary.mkdir()
         files = {}
@@ -90,8 +90,16 @@ def save_checkpoint(
             f"intact."
         ) from error
     for old in list_checkpoints(run)[KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
     return final
+
+
+def _remove(path: Path) -> None:
+    """Whole in one go, as it was made: a kill must not leave a half that looks damaged."""
+    removed = path.with_name(f".removed-{path.name}")
+    with suppress(OSError):
+        path.rename(removed)
+        shutil.rmtree(removed)
 
 
 def _free_name(run: Path, name: str) -> str:
@@ -112,7 +120,7 @@ def remove_newer(checkpoint: Path) -> None:
     """Damaged ones, once training goes on from an older one: what they need is cut off."""
     for path in list_checkpoints(checkpoint.parents[1]):
         if path.name > checkpoint.name:
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
