@@ -102,6 +102,12 @@ def _remove(path: Path) -> None:
         shutil.rmtree(removed)
 
 
+def keep_newest(run: Path, name: str) -> None:
+    """Put the newest checkpoint, if there is one, out of the reach of later ones."""
+    for newest in list_checkpoints(run)[:1]:
+        shutil.copytree(newest, newest.parent / name, dirs_exist_ok=True)
+
+
 def _free_name(run: Path, name: str) -> str:
     taken = [path.name for path in list_checkpoints(run) if path.name.startswith(name)]
     return f"{name}-{int(taken[0][len(name) + 1 :] or 0) + 1:03d}" if taken else name

@@ -5,12 +5,16 @@ from __future__ import annotations
 import queue
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
 from lfiw.env_config import EnvConfig
-from lfiw.rollout import Collected, Episode, RunnerState
-from lfiw.worker import LocalWorker, ProcessWorker, Worker
+from lfiw.errors import RunError
+from lfiw.faults import Faults
+from lfiw.rollout import Collected, RunnerState
+from lfiw.rollout_host import Evaluated
+from lfiw.worker import LocalWorker, ProcessWorker, Worker, WorkerError
 
 PolicyArrays = Mapping[str, np.ndarray]
 
@@ -23,52 +27,78 @@ class Collector:
     """Steps the training environments of a group of runs, each in its own order.
 
     Run i lives in worker i mod W. What a run collects depends on its seed and its policies
-    alone, never on the number of workers.
+    alone, never on the number of workers. A worker that dies or hangs is replaced; the
+    episodes of its runs end there, and what they collected in that call is collected anew.
     """
 
     def __init__(self, config: EnvConfig, seeds: Sequence[int], num_workers: int) -> None:
-        self.num_runs = len(seeds)
+        self._config = config
+        self._seeds = dict(enumerate(seeds))
+        self._env_steps = 0
+        self._in_process = num_workers == 0
         count = max(1, min(num_workers, len(seeds)))
-        self.workers = [make_worker(config, num_workers == 0) for _ in range(count)]
+        self.workers = [make_worker(config, self._in_process) for _ in range(count)]
         try:
-            for index, worker in enumerate(self.workers):
-                worker.start("open", {run: seeds[run] for run in self._runs_of(index)})
-            for worker in self.workers:
-                worker.result()
+            self.opened: dict[int, RunnerState] = self._ask("open", self._seeds)[0]
         except BaseException:
             self.close()
             raise
 
-    def _runs_of(self, worker: int) -> range:
-        return range(worker, self.num_runs, len(self.workers))
-
     def collect(
-        self, policies: Sequence[PolicyArrays | None], count: int
-    ) -> tuple[np.ndarray, list[list[Episode]]]:
-        """Packed transitions [R, count, row_size] and the episodes that ended, per run."""
-        for index, worker in enumerate(self.workers):
-            worker.start("collect", {run: policies[run] for run in self._runs_of(index)}, count)
-        collected: dict[int, Collected] = {}
-        for worker in self.workers:
-            collected |= worker.result()
-        ordered = [collected[run] for run in range(self.num_runs)]
-        return np.stack([part.rows for part in ordered]), [part.episodes for part in ordered]
+        self, policies: Mapping[int, PolicyArrays | None], count: int
+    ) -> dict[int, Collected]:
+        """`count` transitions of each of the given runs (run index -> its policy, or None for
+        uniform actions)."""
+        answers, failures = self._ask("collect", policies, count)
+        self._env_steps += count
+        return {
+            run: part._replace(faults=failures[run] + part.faults) for run, part in answers.items()
+        }
 
-    def states(self) -> list[RunnerState]:
-        """Where the environment of every run stands."""
-        for worker in self.workers:
-            worker.start("states")
-        found: dict[int, RunnerState] = {}
-        for worker in self.workers:
-            found |= worker.result()
-        return [found[run] for run in range(self.num_runs)]
+    def restore(
+        self, states: Mapping[int, RunnerState], allow_inexact: bool = False
+    ) -> dict[int, RunnerState]:
+        """Bring environments back to where they were; returns where they are."""
+        self._env_steps = max((state.facts["env_steps"] for state in states.values()), default=0)
+        return self._ask("restore", states, allow_inexact)[0]
 
-    def restore(self, states: Sequence[RunnerState], allow_inexact: bool = False) -> None:
+    def _ask(
+        self, method: str, values: Mapping[int, Any], *shared: Any
+    ) -> tuple[dict[int, Any], dict[int, list[str]]]:
+        """Call all workers, each with the values of its runs. Returns, by run, the answers and
+        the failures of its worker."""
         for index, worker in enumerate(self.workers):
-            chosen = {run: states[run] for run in self._runs_of(index)}
-            worker.start("restore", chosen, allow_inexact)
-        for worker in self.workers:
-            worker.result()
+            worker.start(method, self._own(values, index), *shared)
+        answers: dict[int, Any] = {}
+        failures: dict[int, list[str]] = {}
+        for index in range(len(self.workers)):
+            own = self._own(values, index)
+            answer, reasons = self._answer(index, method, own, *shared)
+            answers |= answer
+            failures |= dict.fromkeys(own, reasons)
+        return {run: answers[run] for run in values}, failures
+
+    def _own(self, values: Mapping[int, Any], worker: int) -> dict[int, Any]:
+        return {run: value for run, value in values.items() if run % len(self.workers) == worker}
+
+    def _answer(self, index: int, method: str, *arguments: Any) -> tuple[Any, list[str]]:
+        """The answer to a call that was started; a worker that fails is replaced and asked
+        again."""
+        faults = Faults(self._config)
+        while True:
+            try:
+                if faults.reasons:
+                    self._restart(index, attempt=len(faults.reasons))
+                    self.workers[index].start(method, *arguments)
+                return self.workers[index].result(), faults.reasons
+            except WorkerError as error:
+                self.workers[index].close(grace_seconds=0)
+                faults.add(str(error))
+
+    def _restart(self, index: int, attempt: int) -> None:
+        worker = self.workers[index] = make_worker(self._config, self._in_process)
+        worker.start("open", self._own(self._seeds, index), self._env_steps, attempt)
+        worker.result()
 
     def close(self) -> None:
         for worker in self.workers:
@@ -84,26 +114,44 @@ class Evaluator:
         self._threads = ThreadPoolExecutor(max(1, num_workers), "evaluator")
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
 
-    def submit(self, arrays: PolicyArrays, seeds: Sequence[int]) -> Future[list[Episode]]:
+    def submit(self, arrays: PolicyArrays, seeds: Sequence[int]) -> Future[Evaluated]:
         if not self._in_process:
             return self._threads.submit(self._evaluate, arrays, seeds)
-        done: Future[list[Episode]] = Future()
+        done: Future[Evaluated] = Future()
         done.set_result(self._evaluate(arrays, seeds))
         return done
 
-    def _evaluate(self, arrays: PolicyArrays, seeds: Sequence[int]) -> list[Episode]:
+    def _evaluate(self, arrays: PolicyArrays, seeds: Sequence[int]) -> Evaluated:
+        """Without any episode where the environment failed for good: training will stop by
+        itself if it cannot go on."""
         try:
-            worker = self._idle.get_nowait()
+            return self._run_episodes(arrays, seeds)
+        except RunError as error:
+            return Evaluated([], [str(error)])
+
+    def _run_episodes(self, arrays: PolicyArrays, seeds: Sequence[int]) -> Evaluated:
+        """The episodes; after a worker died or hung, all of them in another one."""
+        faults = Faults(self._config)
+        while True:
+            worker = self._idle_worker()
+            try:
+                worker.start("evaluate", arrays, seeds)
+                evaluated: Evaluated = worker.result()
+            except WorkerError as error:
+                worker.close(grace_seconds=0)
+                faults.add(str(error))
+            except BaseException:
+                worker.close()
+                raise
+            else:
+                self._idle.put(worker)
+                return evaluated._replace(faults=faults.reasons + evaluated.faults)
+
+    def _idle_worker(self) -> Worker:
+        try:
+            return self._idle.get_nowait()
         except queue.Empty:
-            worker = make_worker(self._config, self._in_process)
-        try:
-            worker.start("evaluate", arrays, seeds)
-            episodes: list[Episode] = worker.result()
-        except BaseException:
-            worker.close()
-            raise
-        self._idle.put(worker)
-        return episodes
+            return make_worker(self._config, self._in_process)
 
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)

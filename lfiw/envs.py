@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gymnasium import spaces
 from lfiw.env_config import EnvConfig
 from lfiw.envpool_backend import make_envpool_env
 from lfiw.errors import InputError, nearest
+from lfiw.faults import SimulatorReset
 from lfiw.types import EnvSpec
 
 
@@ -29,6 +31,41 @@ class ActionScale:
     def to_env(self, action: np.ndarray) -> np.ndarray:
         scaled = self.low + (action + 1) * ((self.high - self.low) / 2)
         return np.clip(scaled, self.low, self.high)
+
+
+class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Tells `beat` of every step and reset that came back, and raises SimulatorReset for a step
+    within which MuJoCo started again."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], beat: Callable[[], None]) -> None:
+        super().__init__(env)
+        self._beat = beat
+        beat()  # making it may have taken a while
+        self._simulation: Any = None
+        if hasattr(getattr(env.unwrapped, "data", None), "warning"):
+            self._simulation = env.unwrapped
+
+    def step(self, action: Any) -> Any:
+        result = self.env.step(action)
+        self._beat()
+        if self._simulation is not None:
+            self._notice_reset(self._simulation.data.warning)
+        return result
+
+    def reset(self, **options: Any) -> Any:
+        result = self.env.reset(**options)
+        self._beat()
+        return result
+
+    def _notice_reset(self, warning: Any) -> None:
+        counts = warning.number
+        if not counts.any():
+            return
+        kinds = sys.modules["mujoco"].mjtWarning
+        for kind in (kinds.mjWARN_BADQPOS, kinds.mjWARN_BADQVEL, kinds.mjWARN_BADQACC):
+            if counts[kind]:
+                counts[kind] = 0
+                raise SimulatorReset(f"MuJoCo reset itself ({kind.name})")
 
 
 def make_env(config: EnvConfig, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
@@ -45,8 +82,8 @@ def _make_gymnasium_env(config: EnvConfig, render_mode: str | None) -> gymnasium
     kwargs = dict(config.kwargs) | ({"render_mode": render_mode} if render_mode else {})
     try:
         factory = _find_factory(config.id)
-        _quieten_mujoco(config.id)
         env = gymnasium.make(config.id, **kwargs) if factory is None else factory(**kwargs)
+        _quieten_mujoco()
     except InputError:
         raise
     except gymnasium.error.UnregisteredEnv:
@@ -62,11 +99,8 @@ def _make_gymnasium_env(config: EnvConfig, render_mode: str | None) -> gymnasium
     return env
 
 
-def _quieten_mujoco(env_id: str) -> None:
+def _quieten_mujoco() -> None:
     """Keep MuJoCo's warnings out of the terminal and of a log file in the current folder."""
-    registered = gymnasium.registry.get(env_id)
-    if registered is not None and "mujoco" in str(registered.entry_point):
-        importlib.import_module("mujoco")
     if "mujoco" in sys.modules:
         sys.modules["mujoco"].set_mju_user_warning(lambda message: None)
 

@@ -12,7 +12,7 @@ import numpy as np
 from lfiw.collector import Evaluator
 from lfiw.env_config import EnvConfig
 from lfiw.envs import make_env, probe_env
-from lfiw.errors import InputError
+from lfiw.errors import InputError, RunError
 from lfiw.host import usable_cores
 from lfiw.policy import load_policy
 from lfiw.runlog import make_parent, read_config, seeds_of
@@ -50,13 +50,16 @@ def evaluate_run(
         results = [future.result() for future in futures]
     finally:
         evaluator.close()
+    for result in results:
+        if not result.episodes:
+            raise RunError(result.faults[-1])
     return [
         {
             "seed": chosen,
-            "return_mean": float(np.mean([episode.total_reward for episode in done])),
-            "return_std": float(np.std([episode.total_reward for episode in done])),
-            "length_mean": float(np.mean([episode.length for episode in done])),
-            "episodes": len(done),
+            "return_mean": float(np.mean([episode.total_reward for episode in done.episodes])),
+            "return_std": float(np.std([episode.total_reward for episode in done.episodes])),
+            "length_mean": float(np.mean([episode.length for episode in done.episodes])),
+            "episodes": len(done.episodes),
         }
         for chosen, done in zip(seeds, results, strict=True)
     ]

@@ -12,37 +12,22 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from lfiw.checkpoint import Checkpoint, checkpoint_name, save_checkpoint
+from lfiw.checkpoint import Checkpoint, checkpoint_name, keep_newest, save_checkpoint
 from lfiw.collector import Collector, Evaluator, PolicyArrays
 from lfiw.config import TrainConfig
 from lfiw.envs import ActionScale
 from lfiw.errors import Damaged
+from lfiw.faults import sickness
 from lfiw.group import Group
-from lfiw.rollout import Episode, RunnerState, eval_seeds
-from lfiw.rows import eval_row, train_row
+from lfiw.progress import Progress
+from lfiw.rollout import Collected, Episode, RunnerState, eval_seeds
+from lfiw.rollout_host import Evaluated
+from lfiw.rows import eval_row, stopped_row, train_row
 from lfiw.runlog import Row, RunLog, read_config, save_arrays, save_policies
 from lfiw.segments import Segments
 from lfiw.types import EnvSpec, Metrics
 
 SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)
-
-
-@dataclass
-class Progress:
-    """What the display reads while a method trains."""
-
-    name: str
-    total_env_steps: int
-    num_runs: int
-    env_steps: int = 0
-    updates: int = 0
-    returns: dict[int, float] = field(default_factory=dict)  # seed -> latest evaluation
-    evaluated_at: int = 0
-    state: str = "starting"
-
-    def on_eval(self, row: Row) -> None:
-        self.returns[row["seed"]] = row["return_mean"]
-        self.evaluated_at = row["env_steps"]
 
 
 class Position(NamedTuple):
@@ -62,6 +47,7 @@ class Phase:
     """What a phase has yielded so far; a checkpoint may fall between its calls."""
 
     episodes: list[list[Episode]]
+    faults: list[list[str]]
     calls: list[list[dict[str, np.ndarray]]] = field(default_factory=list)  # by call, by run
     on_device: list[list[Metrics]] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
@@ -85,6 +71,7 @@ class Member:
         self.bounds = {"action_low": scale.low, "action_high": scale.high}
         self.eval_seeds = [eval_seeds(seed, config.eval_episodes) for seed in config.seeds]
         self.next_snapshot = 0
+        self.stopped: dict[int, str] = {}  # sick runs and what they have
         self.phase: Phase | None = None
         self.last_saved: dict[str, Any] = {}
 
@@ -109,11 +96,12 @@ class Member:
         ]
         log_bytes, elapsed = facts.get("log_bytes", 0), facts.get("wall_seconds", 0.0)
         self.log = stack.enter_context(
-            closing(RunLog(self.folder, self.progress.on_eval, log_bytes, elapsed))
+            closing(RunLog(self.folder, self.progress.on_row, log_bytes, elapsed))
         )
         self.collector = stack.enter_context(
             closing(Collector(config.env, config.seeds, num_workers))
         )
+        self.runners = self.collector.opened
         self.group = Group(config, self.spec, devices)
         position = Position()
         if checkpoint and checkpoint.facts["env_steps"] > 0:  # else all follows from the config
@@ -125,19 +113,30 @@ class Member:
     def show(self, position: Position) -> None:
         self.progress.env_steps, self.progress.updates = position.env_steps, position.updates
 
-    def collect(self, count: int, random: bool) -> None:
-        """A phase begins with environment steps, which go to the ring and to the disk."""
-        acting = [None] * len(self.policies) if random else self.policies
-        rows, episodes = self.collector.collect(acting, count)
+    def live_runs(self) -> list[int]:
+        return [run for run in range(len(self.config.seeds)) if run not in self.stopped]
+
+    def collect(self, count: int, random: bool) -> dict[int, Collected]:
+        """Environment steps of all runs; nothing is kept before all members have theirs."""
+        policies = {run: None if random else self.policies[run] for run in self.live_runs()}
+        return self.collector.collect(policies, count)
+
+    def begin_phase(self, collected: dict[int, Collected], count: int) -> None:
+        """Put what was collected into the ring and on the disk."""
+        num_runs = len(self.config.seeds)
+        rows = np.zeros((num_runs, count, self.spec.row_size), np.float32)
+        self.phase = Phase([[] for _ in range(num_runs)], [[] for _ in range(num_runs)])
+        for run, part in collected.items():
+            rows[run] = part.rows
+            self.segments[run].append(part.rows)
+            self.runners[run] = part.state
+            self.phase.episodes[run], self.phase.faults[run] = part.episodes, part.faults
         self.group.add(rows)
-        for segments, own in zip(self.segments, rows, strict=True):
-            segments.append(own)
-        self.phase = Phase(episodes)
 
     def finish_phase(self, position: Position) -> None:
         """Log the phase, and evaluate and snapshot when it is time."""
         assert self.phase is not None
-        self.policies = list(self.group.policies())
+        self._settle(self.phase, position.env_steps)
         self._log_phase(self.phase, position)
         self.phase = None
         finished = position.env_steps >= self.config.env_steps
@@ -145,31 +144,47 @@ class Member:
             self._evaluate(position.env_steps)
         self._snapshot_when_due(position.env_steps)
 
-    def _log_phase(self, phase: Phase, position: Position) -> None:
+    def _settle(self, phase: Phase, env_steps: int) -> None:
+        """Fetch what the calls of a phase led to, and stop the runs that they made sick: these
+        are no longer collected, logged or evaluated, though their slots learn on."""
+        self.policies = list(self.group.policies())
         phase.settle(self.group)
+        for run in self.live_runs():
+            reason = sickness(self.policies[run], [call[run] for call in phase.calls])
+            if reason is None:
+                continue
+            seed = self.config.seeds[run]
+            self.stopped[run] = reason
+            keep_newest(self.folder, f"stopped-seed-{seed}")
+            times = {"wall_seconds": self.log.wall_seconds()}
+            self.log.append(stopped_row(seed, env_steps, reason) | times)
+
+    def _log_phase(self, phase: Phase, position: Position) -> None:
         seconds = time.monotonic() - phase.started
         env_steps, updates, start = position
-        rate = len(self.config.seeds) * (env_steps - start) / seconds
-        for run, seed in enumerate(self.config.seeds):
+        live = self.live_runs()
+        rate = len(live) * (env_steps - start) / seconds
+        for run in live:
             calls = [call[run] for call in phase.calls]
-            row = train_row(seed, env_steps, updates, calls, phase.episodes[run])
+            seed, episodes, faults = self.config.seeds[run], phase.episodes[run], phase.faults[run]
+            row = train_row(seed, env_steps, updates, calls, episodes, faults)
             times = {"steps_per_second": rate, "wall_seconds": self.log.wall_seconds()}
             self.log.append(row | times)
 
     def save_policies(self) -> None:
-        save_policies(self.folder, self.config.seeds, self.policies, self.bounds)
+        policies = {self.config.seeds[run]: self.policies[run] for run in self.live_runs()}
+        save_policies(self.folder, policies, self.bounds)
 
     def _evaluate(self, env_steps: int) -> None:
         self.save_policies()
-        runs = zip(self.config.seeds, self.policies, self.eval_seeds, strict=True)
-        for seed, arrays, seeds in runs:
-            future = self.evaluator.submit(arrays, seeds)
-            self.log.append((future, self._to_eval_row(seed, env_steps)))
+        for run in self.live_runs():
+            future = self.evaluator.submit(self.policies[run], self.eval_seeds[run])
+            self.log.append((future, self._to_eval_row(self.config.seeds[run], env_steps)))
 
-    def _to_eval_row(self, seed: int, env_steps: int) -> Callable[[list[Episode]], Row]:
-        def to_row(episodes: list[Episode]) -> Row:
+    def _to_eval_row(self, seed: int, env_steps: int) -> Callable[[Evaluated], Row]:
+        def to_row(evaluated: Evaluated) -> Row:
             times = {"wall_seconds": self.log.wall_seconds()}
-            return eval_row(seed, env_steps, episodes) | times
+            return eval_row(seed, env_steps, *evaluated) | times
 
         return to_row
 
@@ -178,15 +193,19 @@ class Member:
         for percent in SNAPSHOT_PERCENTS[self.next_snapshot :]:
             if env_steps * 100 < percent * self.config.env_steps:
                 return
-            for seed, arrays in zip(self.config.seeds, self.group.snapshots(), strict=True):
-                path = self.folder / "snapshots" / f"{percent:03d}" / f"seed-{seed}.safetensors"
-                save_arrays(path, {**arrays, **self.bounds})
+            snapshots = self.group.snapshots()
+            for run in self.live_runs():
+                name = f"seed-{self.config.seeds[run]}.safetensors"
+                path = self.folder / "snapshots" / f"{percent:03d}" / name
+                save_arrays(path, {**snapshots[run], **self.bounds})
             self.next_snapshot += 1
 
     def save(self, position: Position) -> None:
         """Commit a checkpoint of everything that an exact resume needs."""
+        if self.phase is not None:
+            self._settle(self.phase, position.env_steps)
         seeds = [str(seed) for seed in self.config.seeds]
-        runners = self.collector.states()
+        runners = [self.runners[run] for run in range(len(seeds))]
         log_facts = self.log.facts()
         facts: dict[str, Any] = {
             **position._asdict(),
@@ -198,6 +217,8 @@ class Member:
                 seed: rows.facts() for seed, rows in zip(seeds, self.segments, strict=True)
             },
             "episodes": self.phase.episodes if self.phase else None,
+            "faults": self.phase.faults if self.phase else None,
+            "stopped": {seeds[run]: reason for run, reason in self.stopped.items()},
             "config": self.config_file,
         }
         arrays = [
@@ -206,7 +227,6 @@ class Member:
             for state, runner in zip(self.group.export(), runners, strict=True)
         ]
         if self.phase is not None:
-            self.phase.settle(self.group)
             for index, call in enumerate(self.phase.calls):
                 for run, metrics in enumerate(call):
                     arrays[run] |= {f"phase.{index}.{name}": v for name, v in metrics.items()}
@@ -217,9 +237,9 @@ class Member:
         self.last_saved = facts
 
     def _drop_rows_before(self, facts: dict[str, Any]) -> None:
-        for seed, segments in zip(self.config.seeds, self.segments, strict=True):
-            if facts:
-                segments.drop_before(facts["segments"][str(seed)], self.config.capacity)
+        for run in self.live_runs() if facts else ():
+            own = facts["segments"][str(self.config.seeds[run])]
+            self.segments[run].drop_before(own, self.config.capacity)
 
     def _restore(self, checkpoint: Checkpoint, allow_inexact: bool) -> Position:
         facts = self.last_saved = checkpoint.facts
@@ -228,10 +248,10 @@ class Member:
         seeds = [str(seed) for seed in self.config.seeds]
         try:
             arrays = [checkpoint.arrays[f"seed-{seed}.safetensors"] for seed in seeds]
-            runners = [
-                RunnerState(facts["runners"][seed], own["episode.actions"], own["episode.obs"])
-                for seed, own in zip(seeds, arrays, strict=True)
-            ]
+            self.runners = {
+                run: RunnerState(facts["runners"][seed], own["episode.actions"], own["episode.obs"])
+                for run, (seed, own) in enumerate(zip(seeds, arrays, strict=True))
+            }
         except KeyError as missing:
             raise Damaged(f"{checkpoint.path} holds no {missing}.") from None
         rows = [
@@ -239,10 +259,12 @@ class Member:
             for seed, segments in zip(seeds, self.segments, strict=True)
         ]
         self.group.restore([_part(own, "learner.") for own in arrays], rows, position.env_steps)
-        self.collector.restore(runners, allow_inexact)
+        self.stopped = {seeds.index(seed): reason for seed, reason in facts["stopped"].items()}
+        live = {run: self.runners[run] for run in self.live_runs()}
+        self.runners |= self.collector.restore(live, allow_inexact)
         if facts["episodes"] is not None:
             episodes = [[Episode(*episode) for episode in own] for own in facts["episodes"]]
-            self.phase = Phase(episodes, calls=_calls_of(arrays))
+            self.phase = Phase(episodes, facts["faults"], calls=_calls_of(arrays))
         return position
 
 

@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import numpy as np
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from lfiw.runlog import Row
+
 REFRESH_SECONDS = 0.25
 
 
-class Progress(Protocol):
-    """What is read of a group in training."""
+@dataclass
+class Progress:
+    """What the display reads while a method trains."""
 
     name: str
     total_env_steps: int
     num_runs: int
-    env_steps: int
-    updates: int
-    returns: dict[int, float]
-    evaluated_at: int
-    state: str
+    env_steps: int = 0
+    updates: int = 0
+    returns: dict[int, float] = field(default_factory=dict)  # seed -> latest evaluation
+    evaluated_at: int = 0
+    faults: int = 0  # failures of environments that were survived
+    stopped: list[int] = field(default_factory=list)  # seeds that were given up
+    state: str = "starting"
+
+    def on_row(self, row: Row) -> None:
+        """Read a row of the log."""
+        self.faults += len(row.get("faults", ()))
+        if row["kind"] == "eval":
+            self.returns[row["seed"]] = row["return_mean"]
+            self.evaluated_at = row["env_steps"]
+        if row["kind"] == "stopped":
+            self.returns.pop(row["seed"], None)
+            self.stopped.append(row["seed"])
 
 
 def duration(seconds: float) -> str:
@@ -69,6 +84,13 @@ def latest_return(group: Progress) -> str:
     return f"{np.mean(values):,.0f}{spread}"
 
 
+def troubles(group: Progress) -> str:
+    """What a user should look at, led by a comma; nothing where all is well."""
+    faults = f", {group.faults} fault{'s' * (group.faults > 1)}" if group.faults else ""
+    stopped = "".join(f", seed {seed} stopped" for seed in group.stopped)
+    return faults + stopped
+
+
 def live_table(title: str, groups: Sequence[Progress], rate: float, left: float | None) -> Table:
     speed = f"{rate:,.0f} steps/s" if rate else "starting"
     remaining = f", {duration(left)} left" if left is not None else ""
@@ -85,7 +107,7 @@ def live_table(title: str, groups: Sequence[Progress], rate: float, left: float 
             f"{group.updates:,}",
             latest_return(group),
             f"{group.evaluated_at:,}" if group.returns else "-",
-            group.state,
+            group.state + troubles(group),
         )
     return table
 
@@ -117,14 +139,14 @@ def _print_lines(
         alive = running()
         speed, left = rate.read()
         for group in groups:
-            complete = len(group.returns) == group.num_runs
+            complete = len(group.returns) == group.num_runs - len(group.stopped)
             if complete and group.evaluated_at > printed[group.name]:
                 printed[group.name] = group.evaluated_at
                 pace = f", {speed:,.0f} steps/s" if speed else ""
                 remaining = f", {duration(left)} left" if left is not None and alive else ""
                 console.print(
                     f"{group.name}: {group.evaluated_at:,} of {group.total_env_steps:,} steps, "
-                    f"return {latest_return(group)}{pace}{remaining}",
+                    f"return {latest_return(group)}{troubles(group)}{pace}{remaining}",
                     highlight=False,
                     soft_wrap=True,
                 )

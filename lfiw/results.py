@@ -18,7 +18,7 @@ import numpy as np
 from lfiw.curves import Curves, column, make_curves
 from lfiw.errors import InputError
 from lfiw.policy import parts_of
-from lfiw.runlog import Row, read_config_file, read_metrics, runs_below
+from lfiw.runlog import Row, read_config_file, read_metrics, runs_below, stopped_seeds
 
 CURVES_FILE = "curves.csv"
 NUM_AGES = 5  # of weight_by_age, newest first
@@ -162,10 +162,11 @@ def _read_run(folder: Path) -> Method:
 def evaluation_rows(folder: Path) -> Iterator[Row]:
     """The evaluations of a run folder, each with the diagnostics of the phase before it."""
     latest: dict[int, Row] = {}
+    stopped = stopped_seeds(folder)
     for row in [row for part in parts_of(folder) for row in read_metrics(part)]:
         if row.get("kind") == "train":
             latest[row["seed"]] = row
-        elif row.get("kind") == "eval":
+        elif row.get("kind") == "eval" and row["seed"] not in stopped:
             yield diagnostics_of(latest.get(row["seed"], {})) | row
 
 

@@ -1,20 +1,21 @@
-"""Stepping environments with a numpy policy: what a worker does. No jax here."""
+"""Stepping environments with a numpy policy. No jax here."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 
 from lfiw.env_config import EnvConfig
-from lfiw.envs import ActionScale, check_spaces, make_env
+from lfiw.envs import ActionScale, Watched, check_spaces, make_env
 from lfiw.errors import InputError
+from lfiw.faults import Faults, SimulatorReset, describe
 from lfiw.policy import NumpyPolicy
-from lfiw.types import EnvSpec, row_columns
+from lfiw.types import row_columns
 
 # Streams of random numbers of a run, apart from each other by construction.
 ACTION_STREAM, RESET_STREAM, EVAL_STREAM = 0, 1, 2
@@ -28,11 +29,6 @@ class Episode(NamedTuple):
     length: int
 
 
-class Collected(NamedTuple):
-    rows: np.ndarray  # [n, row_size] packed transitions
-    episodes: list[Episode]  # those that ended within these steps
-
-
 class RunnerState(NamedTuple):
     """All that an exact restart of a run's environment needs."""
 
@@ -41,8 +37,25 @@ class RunnerState(NamedTuple):
     obs: np.ndarray  # [D] the observation that they led to
 
 
-def stream(seed: int, purpose: int) -> np.random.Generator:
-    return np.random.default_rng(np.random.SeedSequence([seed, purpose]))
+class Collected(NamedTuple):
+    rows: np.ndarray  # [n, row_size] packed transitions
+    episodes: list[Episode]  # those that ended within these steps
+    state: RunnerState  # after them
+    faults: list[str]  # each cost the episode that it fell into
+
+
+def stream(seed: int, *purpose: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence([seed, *purpose]))
+
+
+def no_beat() -> None:
+    """The sign of life of an environment that nobody waits for."""
+
+
+def close_quietly(env: gymnasium.Env[Any, Any]) -> None:
+    """One that failed may fail here too."""
+    with contextlib.suppress(Exception):
+        env.close()
 
 
 def eval_seeds(seed: int, episodes: int) -> list[int]:
@@ -54,18 +67,52 @@ class EnvRunner:
     """The training environment of one run.
 
     Every episode starts from a seed drawn by the run, so that an episode can be replayed
-    from that seed and its actions alone.
+    from that seed and its actions alone. An environment that fails costs the episode that it
+    was in: the next one starts in a new environment, and no transition joins the two.
     """
 
-    def __init__(self, config: EnvConfig, seed: int) -> None:
+    def __init__(
+        self,
+        config: EnvConfig,
+        seed: int,
+        env_steps: int = 0,
+        attempt: int = 0,
+        beat: Callable[[], None] = no_beat,
+    ) -> None:
+        """`attempt`: counted from 1 where an environment was lost at `env_steps` together with
+        its random streams; each attempt has others."""
+        self.config = config
         self.name = config.id
-        self.env = make_env(config)
+        self._beat = beat
+        self.env = Watched(make_env(config), beat)
         self.spec, self.scale = check_spaces(self.env, config.id)
         self.columns = row_columns(self.spec)
-        self.action_rng = stream(seed, ACTION_STREAM)
-        self.reset_rng = stream(seed, RESET_STREAM)
-        self.env_steps = 0
-        self._reset()
+        again = (env_steps, attempt) if attempt else ()
+        self.action_rng = stream(seed, ACTION_STREAM, *again)
+        self.reset_rng = stream(seed, RESET_STREAM, *again)
+        self.env_steps = env_steps
+        self._start_episode(Faults(config))
+
+    def _start_episode(self, faults: Faults) -> None:
+        while True:
+            try:
+                return self._reset()
+            except InputError:
+                raise
+            except Exception as error:
+                faults.add(describe(error))
+                self._replace_env()
+
+    def _cut_episode(self, error: Exception, faults: Faults) -> None:
+        """End the episode before the step that failed, whose row is written anew."""
+        faults.add(describe(error))
+        if not isinstance(error, SimulatorReset):
+            self._replace_env()
+        self._start_episode(faults)
+
+    def _replace_env(self) -> None:
+        close_quietly(self.env)
+        self.env = Watched(make_env(self.config), self._beat)
 
     def _reset(self) -> None:
         self.episode_seed = int(self.reset_rng.integers(2**31))
@@ -77,7 +124,8 @@ class EnvRunner:
                 f"{self.name} was reset to a non-finite obs at environment step {self.env_steps}."
             )
         self.total_reward, self.length = 0.0, 0
-        self.actions: list[np.ndarray] = []  # of this episode, to replay it after a restart
+        # Of this episode, to replay it after a restart.
+        self.actions = np.zeros((0, self.spec.action_size), np.float32)
 
     def collect(self, arrays: Mapping[str, np.ndarray] | None, count: int) -> Collected:
         """Take `count` steps with the policy, or with uniform actions where it is None."""
@@ -89,14 +137,27 @@ class EnvRunner:
             noise = self.action_rng.standard_normal(shape, np.float32)
         rows = np.empty((count, self.spec.row_size), np.float32)
         episodes: list[Episode] = []
-        for index in range(count):
-            action = actions[index] if arrays is None else policy.act(self.obs, noise[index])
-            ended = self._step(action, rows[index])
-            if ended is not None:
-                episodes.append(ended)
-        return Collected(rows, episodes)
+        faults = Faults(self.config)
+        taken = 0
+        while taken < count:
+            action = actions[taken] if arrays is None else policy.act(self.obs, noise[taken])
+            try:
+                ended = self._step(action, rows[taken])
+            except InputError:
+                raise
+            except Exception as error:
+                self._cut_episode(error, faults)
+                continue
+            taken += 1
+            if ended:
+                episodes.append(Episode(self.total_reward, self.length))
+                self._start_episode(faults)
+        known = np.concatenate([self.actions, rows[:, self.columns.action]])
+        self.actions = known[len(known) - self.length :]
+        return Collected(rows, episodes, self.state(), faults.reasons)
 
-    def _step(self, action: np.ndarray, row: np.ndarray) -> Episode | None:
+    def _step(self, action: np.ndarray, row: np.ndarray) -> bool:
+        """Fill one row; whether the episode ended with it."""
         obs, reward, terminated, truncated, _ = self.env.step(self.scale.to_env(action))
         self.env_steps += 1
         self._refuse_other_shape(obs)
@@ -111,12 +172,7 @@ class EnvRunner:
         self.obs = row[columns.next_obs].copy()
         self.total_reward += float(reward)
         self.length += 1
-        self.actions.append(np.array(action))
-        if not (terminated or truncated):
-            return None
-        ended = Episode(self.total_reward, self.length)
-        self._reset()
-        return ended
+        return bool(terminated or truncated)
 
     def _refuse_non_finite(self, row: np.ndarray) -> None:
         for name, column in self.columns._asdict().items():
@@ -142,7 +198,7 @@ class EnvRunner:
                 "env_steps": self.env_steps,
                 "total_reward": self.total_reward,
             },
-            actions=np.array(self.actions, np.float32).reshape(-1, self.spec.action_size),
+            actions=self.actions,
             obs=self.obs,
         )
 
@@ -154,7 +210,7 @@ class EnvRunner:
             self.reset_rng.bit_generator.state = facts["reset_rng"]
             self.episode_seed, self.env_steps = facts["episode_seed"], facts["env_steps"]
             self.total_reward, self.length = float(facts["total_reward"]), len(state.actions)
-            self.actions = list(state.actions.reshape(-1, self.spec.action_size))
+            self.actions = state.actions.reshape(-1, self.spec.action_size)
             obs, _ = self.env.reset(seed=self.episode_seed)
         except (KeyError, TypeError, ValueError, AttributeError, gymnasium.error.Error) as error:
             raise InputError(
@@ -169,9 +225,6 @@ class EnvRunner:
                 f"another observation, so the resumed run would differ (--allow-inexact goes on "
                 f"all the same)."
             )
-
-    def close(self) -> None:
-        self.env.close()
 
 
 def run_episodes(
@@ -188,50 +241,12 @@ def run_episodes(
         total_reward, length, ended = 0.0, 0, False
         while not ended and length < MAX_EVAL_STEPS:
             action = scale.to_env(policy.act(np.asarray(obs, np.float32)))
-            obs, reward, terminated, truncated, _ = env.step(action)
+            try:
+                obs, reward, terminated, truncated, _ = env.step(action)
+            except SimulatorReset:
+                break
             total_reward += float(reward)
             length += 1
             ended = terminated or truncated
         episodes.append(Episode(total_reward, length))
     return episodes
-
-
-@dataclass
-class RolloutHost:
-    """What a worker process holds: the environments of some runs and one to evaluate in."""
-
-    config: EnvConfig
-
-    def __post_init__(self) -> None:
-        self.runners: dict[int, EnvRunner] = {}
-        self._eval: tuple[gymnasium.Env[Any, Any], EnvSpec, ActionScale] | None = None
-
-    def open(self, seeds: Mapping[int, int]) -> None:
-        """Start the environments of the given runs (run index -> seed)."""
-        for run, seed in seeds.items():
-            self.runners[run] = EnvRunner(self.config, seed)
-
-    def collect(
-        self, policies: Mapping[int, Mapping[str, np.ndarray] | None], count: int
-    ) -> dict[int, Collected]:
-        return {run: self.runners[run].collect(arrays, count) for run, arrays in policies.items()}
-
-    def states(self) -> dict[int, RunnerState]:
-        return {run: runner.state() for run, runner in self.runners.items()}
-
-    def restore(self, states: Mapping[int, RunnerState], allow_inexact: bool) -> None:
-        for run, state in states.items():
-            self.runners[run].restore(state, allow_inexact)
-
-    def evaluate(self, arrays: Mapping[str, np.ndarray], seeds: Sequence[int]) -> list[Episode]:
-        if self._eval is None:
-            env = make_env(self.config)
-            self._eval = (env, *check_spaces(env, self.config.id))
-        env, _, scale = self._eval
-        return run_episodes(env, scale, arrays, seeds)
-
-    def close(self) -> None:
-        for runner in self.runners.values():
-            runner.close()
-        if self._eval is not None:
-            self._eval[0].close()

@@ -16,6 +16,7 @@ def train_row(
     updates: int,
     calls: Sequence[Mapping[str, np.ndarray]],
     episodes: Sequence[Episode],
+    faults: Sequence[str] = (),
 ) -> Row:
     """One phase of one run: means over its calls, and the episodes that ended in it."""
     row: Row = {"kind": "train", "seed": seed, "env_steps": env_steps, "updates": updates}
@@ -25,12 +26,16 @@ def train_row(
     if episodes:
         row["episode_return_mean"] = float(np.mean([episode.total_reward for episode in episodes]))
         row["episode_length_mean"] = float(np.mean([episode.length for episode in episodes]))
-    return row
+    return row | _faults(faults)
 
 
-def eval_row(seed: int, env_steps: int, episodes: Sequence[Episode]) -> Row:
+def eval_row(
+    seed: int, env_steps: int, episodes: Sequence[Episode], faults: Sequence[str] = ()
+) -> Row:
+    if not episodes:
+        return {"kind": "failed eval", "seed": seed, "env_steps": env_steps} | _faults(faults)
     returns = [episode.total_reward for episode in episodes]
-    return {
+    row: Row = {
         "kind": "eval",
         "seed": seed,
         "env_steps": env_steps,
@@ -39,3 +44,14 @@ def eval_row(seed: int, env_steps: int, episodes: Sequence[Episode]) -> Row:
         "length_mean": float(np.mean([episode.length for episode in episodes])),
         "episodes": len(episodes),
     }
+    return row | _faults(faults)
+
+
+def stopped_row(seed: int, env_steps: int, reason: str) -> Row:
+    """The last row of a run that was given up while others went on."""
+    return {"kind": "stopped", "seed": seed, "env_steps": env_steps, "reason": reason}
+
+
+def _faults(faults: Sequence[str]) -> Row:
+    """What went wrong and was survived; a row without it went well."""
+    return {"faults": list(faults)} if faults else {}

@@ -44,7 +44,9 @@ TENSORBOARD_TAGS = {
     "weight_by_age": ("lfiw/weight_by_age",),
     "alpha": ("train/ent_coef",),
 }
-NOT_PLOTTED = {"kind", "seed", "env_steps", "updates", "wall_seconds", "episodes"}
+NOT_PLOTTED = {
+    *("kind", "seed", "env_steps", "updates", "wall_seconds", "episodes", "faults", "reason"),
+}
 
 Row = dict[str, Any]
 Later = tuple[Future[Any], Callable[[Any], Row]]  # a result to come, and how to write it
@@ -80,13 +82,13 @@ class RunLog:
     def __init__(
         self,
         folder: Path,
-        on_eval: Callable[[Row], None] = lambda row: None,
+        on_row: Callable[[Row], None] = lambda row: None,
         resume_at: int = 0,
         elapsed: float = 0.0,
     ) -> None:
         """`resume_at`: the length in bytes to which a log that is taken up again is cut."""
         self.folder = folder
-        self._on_eval = on_eval
+        self._on_row = on_row
         path = folder / LOG
         path.touch()
         os.truncate(path, min(resume_at, path.stat().st_size))
@@ -128,8 +130,7 @@ class RunLog:
         self._show(row)
 
     def _show(self, row: Row) -> None:
-        if row["kind"] == "eval":
-            self._on_eval(row)
+        self._on_row(row)
         self._write_tensorboard(row)
 
     def facts(self) -> dict[str, Any]:
@@ -186,12 +187,11 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 def save_policies(
     folder: Path,
-    seeds: Sequence[int],
-    policies: Sequence[Mapping[str, np.ndarray]],
+    policies: Mapping[int, Mapping[str, np.ndarray]],
     bounds: Mapping[str, np.ndarray],
 ) -> None:
-    """Policy files, complete with the action bounds."""
-    for seed, arrays in zip(seeds, policies, strict=True):
+    """Policy files by seed, complete with the action bounds."""
+    for seed, arrays in policies.items():
         save_arrays(policy_file(folder, seed), {**arrays, **bounds})
 
 
@@ -250,8 +250,10 @@ def read_metrics(run: str | Path, kind: str | None = None) -> list[Row]:
 
 
 def read_evaluations(run: str | Path) -> list[Row]:
-    """Of all seeds of a run, those added later among them."""
-    return [row for part in parts_of(run) for row in read_metrics(part, "eval")]
+    """Of all seeds of a run, those added later among them, without seeds that were given up."""
+    rows = [row for part in parts_of(run) for row in read_metrics(part, "eval")]
+    stopped = stopped_seeds(run)
+    return [row for row in rows if row["seed"] not in stopped]
 
 
 def parse_row(line: bytes) -> Row | None:
@@ -280,6 +282,11 @@ def runs_below(path: Path) -> list[Path]:
     """Run folders at or below a path; seeds that were added to a run are a part of it."""
     found = sorted(config.parent for config in path.glob(f"**/{CONFIG}"))
     return [folder for folder in found if folder.parent.name != ADDED]
+
+
+def stopped_seeds(run: str | Path) -> set[int]:
+    """Seeds that were given up: no curve or table counts them."""
+    return {row["seed"] for part in parts_of(run) for row in read_metrics(part, "stopped")}
 
 
 def find_runs(paths: Sequence[str | Path]) -> list[Path]:

@@ -12,6 +12,7 @@ import jax
 from lfiw.agents import make_agent
 from lfiw.checkpoint import Checkpoint
 from lfiw.collector import Evaluator
+from lfiw.errors import InputError, RunError
 from lfiw.group import Team
 from lfiw.learner import updates_in_call
 from lfiw.member import Member, Position
@@ -65,7 +66,7 @@ class Trainer:
 
     def _train(self, should_stop: Callable[[], bool]) -> None:
         # A checkpoint may have been made between two calls of a phase.
-        while self.position.env_steps < self.config.env_steps or self._members_in_phase():
+        while self._goes_on() or self._members_in_phase():
             if not self._members_in_phase():
                 self._collect()
             self._learn(should_stop)
@@ -78,6 +79,10 @@ class Trainer:
             member.save_policies()
         self._save()
 
+    def _goes_on(self) -> bool:
+        some_live = any(member.live_runs() for member in self.members)
+        return some_live and self.position.env_steps < self.config.env_steps
+
     def _members_in_phase(self) -> list[Member]:
         return [member for member in self.members if member.phase is not None]
 
@@ -86,8 +91,16 @@ class Trainer:
         random = env_steps < config.random_env_steps
         end = min(config.random_env_steps, config.env_steps) if random else config.env_steps
         count = min(config.phase_env_steps, end - env_steps)
-        # All at once: each member waits for workers of its own.
-        list(self.threads.map(lambda member: member.collect(count, random), self.members))
+        try:
+            # All at once: each member waits for workers of its own.
+            collected = list(
+                self.threads.map(lambda member: member.collect(count, random), self.members)
+            )
+        except (InputError, RunError):
+            self._save()  # of where training stood before: no member has kept anything
+            raise
+        for member, own in zip(self.members, collected, strict=True):
+            member.begin_phase(own, count)
         self._move(Position(env_steps + count, self.position.updates, phase_start=env_steps))
 
     def _updates_due(self) -> int:

@@ -306,6 +306,21 @@ def _train_side_by_side(
     _raise_failures(failures)
     if stop.is_set():
         raise KeyboardInterrupt
+    _report_stopped(members)
+
+
+def _report_stopped(members: Sequence[Member]) -> None:
+    """Training was worth finishing, but it is no success."""
+    sick = [
+        f"{member.progress.name} seed {member.config.seeds[run]} ({reason})"
+        for member in members
+        for run, reason in member.stopped.items()
+    ]
+    if sick:
+        raise RunError(
+            f"Stopped because their numbers were no longer finite: {', '.join(sick)}. All other "
+            f"runs are complete."
+        )
 
 
 def _raise_failures(failures: dict[str, BaseException]) -> None:

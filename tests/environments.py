@@ -1,8 +1,11 @@
 """Small environments with known answers, and broken ones; made as `environments:make_x`."""
 
+import ctypes
 import os
+import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -218,6 +221,8 @@ class Faulty(Diary):
         self.steps += 1
         if self._faulty("hang"):
             time.sleep(1000)
+        if self._faulty("hang in C"):
+            ctypes.PyDLL(None).sleep(1000)  # holds Python's lock: no other thread can run
         if self._faulty("exit"):
             os._exit(7)
         if self._faulty("raise"):
@@ -233,6 +238,115 @@ class Faulty(Diary):
         if self._faulty("shape"):
             return obs[:1]
         return obs
+
+
+class Poisoned(Point):
+    """After the reset with the seed `poison` a point pays more than float32 can square."""
+
+    def __init__(self, poison: int | None, length: int) -> None:
+        super().__init__(length)
+        self.poison, self.poisoned = poison, False
+
+    def start(self, seed: int | None) -> None:
+        super().start(seed)
+        self.poisoned = seed is not None and seed == self.poison
+
+    def act(self, action: np.ndarray) -> float:
+        reward = super().act(action)
+        return 3e38 if self.poisoned else reward
+
+
+class Breaking(Point):
+    """At step `at` of its life the fuse blows, and all environments fail while the file is empty;
+    a fuse that was mended holds."""
+
+    steps = 0
+
+    def __init__(self, fuse: str | None, at: int) -> None:
+        super().__init__()
+        self.fuse, self.at = fuse and Path(fuse), at
+
+    def act(self, action: np.ndarray) -> float:
+        self.steps += 1
+        if self.fuse and self.steps == self.at:
+            self.fuse.touch()
+        if self.fuse and self.fuse.exists() and not self.fuse.read_text():
+            raise RuntimeError("no power")
+        return super().act(action)
+
+
+class Exploding(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A MuJoCo environment thrown out of its range at step `at` of every episode."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], at: int) -> None:
+        super().__init__(env)
+        self.at, self.time = at, 0
+
+    def reset(self, **options: Any) -> Any:
+        self.time = 0
+        return self.env.reset(**options)
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        if self.time == self.at:
+            self.env.unwrapped.data.qvel[:] = 1e12  # type: ignore[attr-defined]
+        return self.env.step(action)
+
+
+class Slow(Diary):
+    """Takes its time for every step."""
+
+    def __init__(self, seconds: float, length: int) -> None:
+        super().__init__(length, terminates=False)
+        self.seconds = seconds
+
+    def act(self, action: np.ndarray) -> float:
+        time.sleep(self.seconds)
+        return super().act(action)
+
+
+class Flaky(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Fails by chance, in a step or in a reset, each way with a probability of its own."""
+
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], chances: dict[str, float], stall_log: str | None
+    ) -> None:
+        super().__init__(env)
+        self.stall_log = stall_log
+        self.chances = {
+            "step raises": 0.0,
+            "reset raises": 0.0,
+            "stalls": 0.0,
+            "hangs": 0.0,
+            "dies": 0.0,
+        } | chances
+        # Not from the seeds of the episodes: a repeated episode must not fail again.
+        self.luck = np.random.default_rng()
+
+    def _happens(self, fault: str) -> bool:
+        return bool(self.luck.random() < self.chances[fault])
+
+    def _stall(self, seconds: float) -> None:
+        time.sleep(seconds)
+        if self.stall_log:
+            with Path(self.stall_log).open("a") as file:
+                file.write(f"{seconds}\n")
+
+    def reset(self, **options: Any) -> Any:
+        if self._happens("reset raises"):
+            raise RuntimeError("the start button is stuck")
+        return self.env.reset(**options)
+
+    def step(self, action: Any) -> Any:
+        if self._happens("step raises"):
+            raise RuntimeError("the left wheel came off")
+        if self._happens("stalls"):
+            self._stall(self.luck.uniform(2, 5))
+        if self._happens("hangs"):
+            time.sleep(1000)
+        if self._happens("dies"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.env.step(action)
 
 
 class Misfit(Probe):
@@ -293,6 +407,30 @@ def make_point(length: int = 30, render_mode: str | None = None) -> Probe:
 
 def make_faulty(fault: str = "obs", at: int = 5, value: float = np.nan) -> Probe:
     return Faulty(fault, at, float(value))
+
+
+def make_poisoned(poison: int | None = None, length: int = 30) -> Probe:
+    return Poisoned(poison, length)
+
+
+def make_breaking(fuse: str | None = None, at: int = 350) -> Probe:
+    return Breaking(fuse, at)
+
+
+def make_exploding(at: int = 5) -> gymnasium.Env[Any, Any]:
+    return Exploding(gymnasium.make("HalfCheetah-v5"), at)
+
+
+def make_slow(seconds: float, length: int = 4) -> Probe:
+    return Slow(seconds, length)
+
+
+def make_flaky(
+    length: int = 50, stall_log: str | None = None, **chances: float
+) -> gymnasium.Env[Any, Any]:
+    """A diary that fails by chance (step_raises=1e-4 ...)."""
+    named = {name.replace("_", " "): chance for name, chance in chances.items()}
+    return Flaky(Diary(length, terminates=False), named, stall_log)
 
 
 def make_four_values() -> Probe:

@@ -4,8 +4,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from lfiw.member import Progress
-from lfiw.progress import duration, latest_return, live_table, show_progress
+from lfiw.progress import Progress, duration, latest_return, live_table, show_progress
 
 
 def training(**changes: object) -> Progress:
@@ -18,7 +17,7 @@ def training(**changes: object) -> Progress:
 def evaluate(progress: Progress, env_steps: int, *returns: float) -> None:
     for seed, value in enumerate(returns):
         row = {"kind": "eval", "seed": seed, "env_steps": env_steps, "return_mean": value}
-        progress.on_eval(row)
+        progress.on_row(row)
 
 
 def turns(count: int, *actions: Callable[[], None]) -> Callable[[], bool]:
@@ -81,3 +80,15 @@ def test_live_table_on_a_terminal() -> None:
     terminal = Console(file=out, force_terminal=True, width=150)
     show_progress("Ant-v5", [progress], turns(1), terminal)
     assert "1,500 / 2,000" in out.getvalue()
+
+
+def test_troubles_are_shown() -> None:
+    progress = training(num_runs=2, state="training")
+    evaluate(progress, 100, 5.0, 7.0)
+    progress.on_row({"kind": "train", "seed": 0, "env_steps": 100, "faults": ["a", "b"]})
+    progress.on_row({"kind": "stopped", "seed": 1, "env_steps": 200, "reason": "c"})
+    console = Console(file=io.StringIO(), width=200)
+    console.print(live_table("Point", [progress], 0.0, None))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "training, 2 faults, seed 1 stopped" in shown
+    assert latest_return(progress) == "5"

@@ -7,7 +7,8 @@ from environments import Diary
 from lfiw.env_config import EnvConfig
 from lfiw.envs import check_spaces, make_env
 from lfiw.errors import InputError
-from lfiw.rollout import EnvRunner, Episode, RolloutHost, eval_seeds, run_episodes
+from lfiw.rollout import EnvRunner, Episode, eval_seeds, run_episodes
+from lfiw.rollout_host import RolloutHost
 from lfiw.types import row_columns
 
 RNG = np.random.default_rng(0)
@@ -89,7 +90,7 @@ def test_every_episode_has_a_seed_of_its_own() -> None:
     def seeds(seed: int) -> np.ndarray:
         runner = EnvRunner(EnvConfig("environments:make_diary", {"length": 1}), seed)
         rows = fields(runner, runner.collect(None, 50).rows)
-        assert isinstance(runner.env, Diary)
+        assert isinstance(runner.env.unwrapped, Diary)
         return rows["obs"][:, 2]
 
     first = seeds(7)

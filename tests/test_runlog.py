@@ -79,13 +79,13 @@ def test_failed_evaluation_is_raised_after_the_rows_before_it(tmp_path: Path) ->
     assert written(tmp_path) == [("train", 1)]
 
 
-def test_evaluations_are_announced(tmp_path: Path) -> None:
+def test_rows_are_announced(tmp_path: Path) -> None:
     seen: list[Row] = []
     log = RunLog(tmp_path, seen.append)
     log.append(train_row(1))
     log.append(eval_row(2))
     log.close()
-    assert seen == [eval_row(2)]
+    assert seen == [train_row(1), eval_row(2)]
 
 
 def test_every_row_is_strict_json(tmp_path: Path) -> None:
@@ -250,8 +250,8 @@ def test_arrays_are_written_whole(tmp_path: Path) -> None:
 
 def test_policies_carry_the_action_bounds(tmp_path: Path) -> None:
     bounds = {"action_low": np.float32([-2]), "action_high": np.float32([2])}
-    arrays = [{"gaussian.0.bias": np.float32([seed])} for seed in (4, 7)]
-    save_policies(tmp_path, (4, 7), arrays, bounds)
+    policies = {seed: {"gaussian.0.bias": np.float32([seed])} for seed in (4, 7)}
+    save_policies(tmp_path, policies, bounds)
     stored = load_file(tmp_path / "policies" / "seed-7.safetensors")
     assert {name: array.tolist() for name, array in stored.items()} == {
         "gaussian.0.bias": [7],

@@ -1,4 +1,6 @@
+import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from lfiw.env_config import EnvConfig
-from lfiw.errors import InputError
+from lfiw.errors import InputError, RunError
 from lfiw.worker import LocalWorker, ProcessWorker, WorkerError
 
 GUARD_SECONDS = 60  # only against hanging
@@ -66,7 +68,8 @@ def test_worker_collects_and_evaluates(make_worker: Any) -> None:
         "deterministic.0.weight": np.zeros((3, 1), np.float32),
         "deterministic.0.bias": np.zeros(1, np.float32),
     }
-    assert [episode.length for episode in call(worker, "evaluate", arrays, [1, 2, 3])] == [2] * 3
+    evaluated = call(worker, "evaluate", arrays, [1, 2, 3])
+    assert [episode.length for episode in evaluated.episodes] == [2] * 3
 
 
 def test_bad_environment_is_an_input_error(make_worker: Any) -> None:
@@ -82,16 +85,40 @@ def test_non_finite_value_is_an_input_error(make_worker: Any) -> None:
         call(worker, "collect", {0: None}, 5)
 
 
-def test_exception_of_the_environment_reaches_the_parent() -> None:
-    worker = ProcessWorker(faulty("raise"))
+def test_exception_costs_one_episode(make_worker: Any) -> None:
+    """Of the second episode two steps are taken; the new environment knows of one alone."""
+    worker = make_worker(faulty("raise", at=6))
+    call(worker, "open", {0: 0, 1: 1})
+    collected = call(worker, "collect", {0: None, 1: None}, 7)
+    for part in collected.values():
+        np.testing.assert_array_equal(part.rows[:, 1], [0, 1, 2, 0, 1, 0, 1])  # the time
+        assert [episode.length for episode in part.episodes] == [3]
+        (fault,) = part.faults
+        assert fault.startswith("RuntimeError: the left wheel came off (environments.py:")
+
+
+def test_too_many_exceptions_are_a_run_error(make_worker: Any) -> None:
+    worker = make_worker(dataclasses.replace(faulty("raise", at=1), max_faults=3))
     call(worker, "open", {0: 0})
-    with pytest.raises(WorkerError) as raised:
+    with pytest.raises(RunError) as raised:
         call(worker, "collect", {0: None}, 5)
-    assert "RuntimeError: the left wheel came off" in str(raised.value)
-    assert "environments.py" in str(raised.value)
-    # The process is still there and answers.
-    assert len(call(worker, "collect", {0: None}, 2)[0].rows) == 2
-    worker.close()
+    assert re.fullmatch(
+        r"environments:make_faulty failed 4 times within one phase or evaluation, more than "
+        r"env.max_faults 3 allows; the last time: RuntimeError: the left wheel came off "
+        r"\(environments.py:\d+\)\.",
+        str(raised.value),
+    )
+
+
+def test_reset_that_raises_is_tried_again(make_worker: Any) -> None:
+    """At step 3 the second episode would start."""
+    worker = make_worker(faulty("reset raises", at=3))
+    call(worker, "open", {0: 0})
+    collected = call(worker, "collect", {0: None}, 5)[0]
+    np.testing.assert_array_equal(collected.rows[:, 1], [0, 1, 2, 0, 1])
+    assert [episode.length for episode in collected.episodes] == [3]
+    (fault,) = collected.faults
+    assert fault.startswith("RuntimeError: the start button is stuck (environments.py:")
 
 
 def test_worker_that_exits_is_reported() -> None:
@@ -116,6 +143,26 @@ def test_killed_worker_is_reported() -> None:
     worker.close()
 
 
+def test_worker_that_hangs_is_reported() -> None:
+    worker = ProcessWorker(dataclasses.replace(faulty("hang"), timeout_seconds=0.5))
+    call(worker, "open", {0: 0})
+    with pytest.raises(WorkerError, match=r"silent for 0\.5 s"):
+        call(worker, "collect", {0: None}, 5)
+    worker.close(grace_seconds=0)
+    assert worker._process.returncode == -signal.SIGKILL
+
+
+def test_long_call_is_no_hang() -> None:
+    """Each step takes a fifth of the time-out, the whole call four times as long."""
+    config = EnvConfig("environments:make_slow", {"seconds": 0.2}, timeout_seconds=1.0)
+    worker = ProcessWorker(config)
+    call(worker, "open", {0: 0})
+    assert len(call(worker, "collect", {0: None}, 20)[0].rows) == 20
+    time.sleep(1.5)  # nor is the time between calls
+    assert len(call(worker, "collect", {0: None}, 1)[0].rows) == 1
+    worker.close()
+
+
 def test_close_ends_a_worker_that_hangs() -> None:
     worker = ProcessWorker(faulty("hang"))
     call(worker, "open", {0: 0})
@@ -124,12 +171,13 @@ def test_close_ends_a_worker_that_hangs() -> None:
     assert worker._process.returncode is not None
 
 
-def test_worker_ignores_the_interrupt_key() -> None:
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
+def test_worker_ignores_what_stops_its_parent(name: signal.Signals) -> None:
     """Ctrl-C reaches the whole process group; only the parent decides what it means."""
     worker = ProcessWorker(EnvConfig("environments:make_report"))
     call(worker, "open", {0: 0})
     pid = int(call(worker, "collect", {0: None}, 1)[0].rows[0, 0])
-    os.kill(pid, signal.SIGINT)
+    os.kill(pid, name)
     assert len(call(worker, "collect", {0: None}, 3)[0].rows) == 3
     worker.close()
 
@@ -152,18 +200,18 @@ def test_local_worker_has_one_blas_thread() -> None:
     assert blas_threads == 1
 
 
-@pytest.mark.parametrize("state", ["idle", "hanging"])
+@pytest.mark.parametrize("state", ["idle", "hang", "hang in C"])
 def test_workers_exit_when_the_parent_is_killed(state: str) -> None:
     script = f"""
 import time
 from lfiw.env_config import EnvConfig
 from lfiw.worker import ProcessWorker
-config = EnvConfig("environments:make_faulty", {{"fault": "hang", "at": 3}})
+config = EnvConfig("environments:make_faulty", {{"fault": "{state}", "at": 3}})
 workers = [ProcessWorker(config) for _ in range(2)]
 for worker in workers:
     worker.start("open", {{0: 0}})
     worker.result()
-    if {state == "hanging"}:
+    if {state != "idle"}:
         worker.start("collect", {{0: None}}, 5)
 print(*(worker._process.pid for worker in workers), flush=True)
 time.sleep(1000)

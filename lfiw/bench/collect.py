@@ -48,7 +48,7 @@ class Contender:
 
     def call(self, policy: dict[str, np.ndarray], env_steps: int) -> None:
         started = time.perf_counter()
-        self.collector.collect([policy] * self.runs, env_steps)
+        self.collector.collect(dict.fromkeys(range(self.runs), policy), env_steps)
         self.rates.append(self.runs * env_steps / (time.perf_counter() - started))
 
     def median(self) -> float:

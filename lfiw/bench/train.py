@@ -84,10 +84,11 @@ class Watch:
         return run
 
     def _collect(self, original: Any) -> Any:
-        def collect(member: Member, *arguments: Any) -> None:
+        def collect(member: Member, *arguments: Any) -> Any:
             started = time.perf_counter()
-            original(member, *arguments)
+            collected = original(member, *arguments)
             self.groups[member.config.method].collecting.append((started, time.perf_counter()))
+            return collected
 
         return collect
 
