@@ -89,6 +89,9 @@ def check_facts(path: Path, facts: Mapping[str, Any]) -> None:
             whole = rows["num_rows"] == facts["env_steps"] or seed in facts["stopped"]
             _expect(whole, "its rows are not its steps")
             _expect(len(rows["sha256"]) == rows["num_rows"] // SEGMENT_ROWS + 1, "hashes miss")
+        for runner in facts["runners"].values():
+            counts += [runner["env_steps"], runner["episode_seed"]]
+            _expect(math.isfinite(runner["total_reward"]), "a return is not finite")
         _expect(all(type(n) is int and 0 <= n < 2**53 for n in counts), "counts are no counts")
         _expect(math.isfinite(facts["wall_seconds"]), "its time is not finite")
         _expect(facts["runners"].keys() == facts["segments"].keys(), "its seeds differ")

@@ -63,7 +63,7 @@ def save(run: Path, step: int, log: RunLog, rows: Segments, before: dict[str, An
     facts = start_facts(read_config(run)) | {
         **log.facts(),
         "env_steps": step * ROWS,
-        "runners": {"0": {}},
+        "runners": {"0": {"env_steps": step, "episode_seed": 0, "total_reward": 0.0}},
         "segments": {"0": rows.facts()},
     }
     save_checkpoint(run, checkpoint_name(step, 0), facts, {"seed-0.safetensors": arrays})
