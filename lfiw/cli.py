@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lfiw import __version__
-from lfiw.errors import InputError
+from lfiw.errors import InputError, one_line
 from lfiw.paper.cli import Reproduce
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Train:
     env_backend: str = "gymnasium"
     """What steps environments: gymnasium, or envpool (install lfiw[envpool]) for some MuJoCo
     tasks."""
+    deterministic: bool = False
+    """On a GPU: the same command gives the same bits, somewhat slower (a CPU always does)."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Further settings, such as replay.temperature=2.5 or env.kwargs.NAME=VALUE; `lfiw
     settings` lists them all."""
@@ -77,7 +80,11 @@ class Train:
     def configs(self) -> list[TrainConfig]:
         from lfiw.config import make_config
 
-        general: dict[str, Any] = {"seeds": self.parse_seeds(), "env.backend": self.env_backend}
+        general: dict[str, Any] = {
+            "seeds": self.parse_seeds(),
+            "env.backend": self.env_backend,
+            "deterministic": self.deterministic,
+        }
         if self.env_steps is not None:
             general["env_steps"] = self.env_steps
         configs = [
@@ -100,10 +107,14 @@ class Train:
             if count < 1:
                 raise InputError(f"--num-seeds must be at least 1, not {count}.")
             return tuple(range(count))
-        from lfiw.settings import parse
+        return parse_seeds(self.seeds)
 
-        seeds: tuple[int, ...] = parse("--seeds", self.seeds, tuple[int, ...])
-        return seeds
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    from lfiw.settings import parse
+
+    seeds: tuple[int, ...] = parse("--seeds", text, tuple[int, ...])
+    return seeds
 
 
 def split_names(text: str, option: str) -> list[str]:
@@ -137,8 +148,10 @@ class Resume:
     """Run folders, or folders that hold some."""
     env_steps: int | None = None
     """Extend the runs to this many environment steps; schedules stay at their end values."""
+    seeds: str | None = None
+    """Add these seeds to every run, separated by commas; those that it has just go on."""
     allow_inexact: bool = False
-    """Go on although versions or hardware differ."""
+    """Go on although versions, hardware or settings differ."""
     workers: int | None = None
     """As for train."""
     devices: str | None = None
@@ -153,11 +166,37 @@ class Resume:
         done = resume(
             self.runs,
             env_steps=self.env_steps,
+            seeds=parse_seeds(self.seeds or ""),
             allow_inexact=self.allow_inexact,
             workers=self.workers,
             devices=self.devices,
         )
         console.print(comparison_table([read_curves(run.folder) for run in done]))
+
+
+@dataclass
+class Verify:
+    """Check every file of runs against its hash, and say from where a resume would go on."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    """Run folders, or folders that hold some."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.errors import RunError
+        from lfiw.policy import parts_of
+        from lfiw.runlog import find_runs
+        from lfiw.verify import verify_run
+
+        if not self.runs:
+            raise InputError("Name at least one run folder.")
+        damaged = 0
+        for folder in [part for run in find_runs(self.runs) for part in parts_of(run)]:
+            problems, outcome = verify_run(folder)
+            damaged += len(problems)
+            for line in (*problems, outcome):
+                console.print(one_line(line), soft_wrap=True, highlight=False, markup=False)
+        if damaged:
+            raise RunError(f"{damaged} damaged file{'s' if damaged > 1 else ''} found.")
 
 
 @dataclass
@@ -323,6 +362,7 @@ class Results:
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
     "resume": Resume,
+    "verify": Verify,
     "evaluate": Evaluate,
     "plot": Plot,
     "report": Report,
@@ -379,11 +419,13 @@ def run_command(command: Any) -> int:
     """The exit code; an expected failure is one sentence, never a traceback."""
     from lfiw.errors import RunError
 
+    # Where training has not begun, or has ended: as Ctrl-C. Training itself saves first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Files and pipes have no width of their own: no table is cut short there.
         command.run(Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))
     except InputError as error:
-        print(f"lfiw: {error}", file=sys.stderr)
+        print(f"lfiw: {one_line(str(error))}", file=sys.stderr)
         return BAD_INPUT
     except RunError as error:
         print(f"lfiw: {error}", file=sys.stderr)

@@ -26,6 +26,7 @@ HOST = (
     "errors",
     "evaluate",
     "faults",
+    "files",
     "host",
     "markdown",
     "paper.snapshots",
@@ -33,6 +34,7 @@ HOST = (
     "plot",
     "policy",
     "progress",
+    "recovery",
     "report",
     "results",
     "results_page",
@@ -45,6 +47,7 @@ HOST = (
     "settings",
     "statistics",
     "types",
+    "verify",
     "worker",
 )
 # What touches files, processes or environments, of ours and of others.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from lfiw.errors import InputError
 from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, live_seeds, run_of
 from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.paper.workload import measure
-from lfiw.resume import conditions, refuse_differences, resumed_job
+from lfiw.resume import conditions, refuse_differences, take_up
 from lfiw.runlog import find_runs, read_config, read_metrics, snapshot_file
 from lfiw.settings import walk
 from lfiw.training import Job, Run, run_jobs
@@ -185,13 +186,14 @@ class Reproduction:
         workload = measure(pending, self.devices)
         self.console.print(workload.sentence(), highlight=False, soft_wrap=True)
         for group in workload.rounds:
-            jobs = [
-                resumed_job(run.folder, run.config, here, self.console)
-                if is_begun(run)
-                else Job(run.config, run.folder)
-                for run in group
-            ]
-            run_jobs(jobs, self.workers, self.devices, self.console)
+            with ExitStack() as locks:
+                jobs = [
+                    take_up(run.folder, here, locks, self.console)
+                    if is_begun(run)
+                    else Job(run.config, run.folder)
+                    for run in group
+                ]
+                run_jobs(jobs, self.workers, self.devices, self.console)
 
     def analyse(self, name: str, runs: Sequence[Run]) -> list[Path]:
         if runs:
