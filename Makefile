@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo check test clean
+.PHONY: install demo check test test-faults clean
 
 install: $(STAMP)
 
@@ -24,6 +24,10 @@ check: install
 
 test: check
 	$(BIN)/pytest
+
+# The full counts of docs/reliability.md; without neighbours, since signals are timed there.
+test-faults: install
+	$(BIN)/pytest -n 0 -m faults
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -11,29 +11,34 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
-from lfiw.errors import InputError, RunError
+from lfiw.errors import Damaged, InputError, RunError
+from lfiw.files import (
+    MAX_ARRAYS_BYTES,
+    json_hash,
+    parse_arrays,
+    read_json,
+    read_plain,
+    sync,
+    write_synced,
+)
 from lfiw.runlog import safe_name
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
+LOCK = "lock"
 KEPT = 2
 FORMAT = 1
-MAX_MANIFEST_BYTES = 16 * 2**20
-
-
-class Damaged(RunError):
-    """A file of a checkpoint is not what its manifest says."""
 
 
 @dataclass(frozen=True)
@@ -49,34 +54,20 @@ def checkpoint_name(env_steps: int, updates: int) -> str:
     return f"{env_steps:012d}-{updates:012d}"
 
 
-def sync(path: Path) -> None:
-    """Force a file's or folder's content to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def write_synced(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def save_checkpoint(
     run: Path,
     name: str,
     facts: Mapping[str, Any],
     arrays: Mapping[str, Mapping[str, np.ndarray]],
 ) -> Path:
-    """Write a checkpoint and remove all but the newest ones."""
+    """Write a checkpoint and remove all but the newest ones. What is committed is never
+    overwritten: where the name is taken, a number is added to it."""
     parent = run / FOLDER
-    final, temporary = parent / name, parent / f".writing-{name}"
+    final, temporary = parent / _free_name(run, name), parent / f".writing-{name}"
     try:
         parent.mkdir(exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
+        for abandoned in (*parent.glob(".writing-*"), *parent.glob(".removed-*")):  # by a kill
+            shutil.rmtree(abandoned, ignore_errors=True)
         temporary.mkdir()
         files = {}
         for file_name, group in arrays.items():
@@ -87,10 +78,9 @@ def save_checkpoint(
                 "sha256": hashlib.sha256(content).hexdigest(),
             }
         manifest = {"format": FORMAT, "files": files, "facts": dict(facts)}
-        manifest["sha256"] = manifest_hash(manifest)
+        manifest["sha256"] = json_hash(manifest)
         write_synced(temporary / MANIFEST, json.dumps(manifest, indent=1).encode())
         sync(temporary)
-        shutil.rmtree(final, ignore_errors=True)
         temporary.rename(final)
         sync(parent)
     except OSError as error:
@@ -100,8 +90,16 @@ def save_checkpoint(
             f"intact."
         ) from error
     for old in list_checkpoints(run)[KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
     return final
+
+
+def _remove(path: Path) -> None:
+    """Whole in one go, as it was made: a kill must not leave a half that looks damaged."""
+    removed = path.with_name(f".removed-{path.name}")
+    with suppress(OSError):
+        path.rename(removed)
+        shutil.rmtree(removed)
 
 
 def keep_newest(run: Path, name: str) -> None:
@@ -110,10 +108,9 @@ def keep_newest(run: Path, name: str) -> None:
         shutil.copytree(newest, newest.parent / name, dirs_exist_ok=True)
 
 
-def manifest_hash(manifest: Mapping[str, Any]) -> str:
-    """Of the manifest's own content, so that a flipped byte in it is seen too."""
-    content = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _free_name(run: Path, name: str) -> str:
+    taken = [path.name for path in list_checkpoints(run) if path.name.startswith(name)]
+    return f"{name}-{int(taken[0][len(name) + 1 :] or 0) + 1:03d}" if taken else name
 
 
 def list_checkpoints(run: Path) -> list[Path]:
@@ -121,71 +118,63 @@ def list_checkpoints(run: Path) -> list[Path]:
     folder = run / FOLDER
     if not folder.is_dir():
         return []
-    found = [path for path in folder.iterdir() if path.is_dir() and path.name[0].isdigit()]
-    return sorted(found, key=lambda path: path.name, reverse=True)
+    found = [path for path in folder.iterdir() if re.fullmatch(r"\d+(-\d+){0,2}", path.name)]
+    return sorted((path for path in found if path.is_dir()), reverse=True)
 
 
-def read_plain(path: Path, largest: int) -> bytes:
-    """The bytes of a plain file of at most `largest`; links and the like are refused."""
-    if path.is_symlink() or not path.is_file():
-        raise Damaged(f"{path} is missing or not a plain file.")
-    if path.stat().st_size > largest:
-        raise Damaged(f"{path} has {path.stat().st_size} bytes, more than its manifest allows.")
-    return path.read_bytes()
+def remove_newer(checkpoint: Path) -> None:
+    """Damaged ones, once training goes on from an older one: what they need is cut off."""
+    for path in list_checkpoints(checkpoint.parents[1]):
+        if path.name > checkpoint.name:
+            _remove(path)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    try:
-        manifest = json.loads(read_plain(path / MANIFEST, MAX_MANIFEST_BYTES))
-        intact = manifest["sha256"] == manifest_hash(manifest) and manifest["format"] == FORMAT
-        names = list(manifest["files"])
-    except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
-        raise Damaged(f"{path / MANIFEST} is damaged: {type(error).__name__}.") from None
-    if not intact:
+    manifest = read_json(path / MANIFEST)
+    if manifest.get("sha256") != json_hash(manifest) or manifest.get("format") != FORMAT:
         raise Damaged(f"{path / MANIFEST} is damaged: its hash does not match.")
-    if any(safe_name(name) != name for name in names):
+    files, facts = manifest.get("files"), manifest.get("facts")
+    if not (isinstance(files, dict) and isinstance(facts, dict)):
+        raise Damaged(f"{path / MANIFEST} is not the manifest of a checkpoint.")
+    if any(safe_name(name) != name for name in files):
         raise Damaged(f"{path / MANIFEST} names files outside its folder.")
-    return dict(manifest)
+    for name, expected in files.items():
+        size = expected.get("size") if isinstance(expected, dict) else None
+        if not (isinstance(size, int) and 0 <= size <= MAX_ARRAYS_BYTES):
+            raise Damaged(f"{path / MANIFEST} gives {name} an impossible size.")
+    return manifest
+
+
+def read_verified(path: Path, expected: Mapping[str, Any]) -> bytes:
+    """A file of a checkpoint, as its manifest describes it."""
+    content = read_plain(path, expected["size"])
+    if len(content) != expected["size"]:
+        raise Damaged(f"{path} has {len(content)} bytes, not {expected['size']}.")
+    if hashlib.sha256(content).hexdigest() != expected.get("sha256"):
+        raise Damaged(f"{path} is damaged: its hash does not match.")
+    return content
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read and verify a checkpoint; Damaged names the first file that is wrong."""
     manifest = read_manifest(path)
-    arrays = {}
-    for name, expected in manifest["files"].items():
-        content = read_plain(path / name, int(expected["size"]))
-        if len(content) != expected["size"]:
-            raise Damaged(f"{path / name} has {len(content)} bytes, not {expected['size']}.")
-        if hashlib.sha256(content).hexdigest() != expected["sha256"]:
-            raise Damaged(f"{path / name} is damaged: its hash does not match.")
-        try:
-            arrays[name] = load(content)
-        except SafetensorError as error:
-            raise Damaged(f"{path / name} is no safetensors file: {error}") from None
+    arrays = {
+        name: parse_arrays(path / name, read_verified(path / name, expected))
+        for name, expected in manifest["files"].items()
+    }
     return Checkpoint(path, manifest["facts"], arrays)
 
 
 @contextmanager
 def locked(run: Path) -> Iterator[None]:
     """Hold a run folder for one writer; the system frees it when the writer dies."""
-    with (run / "lock").open("w") as file:
+    try:
+        file = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise InputError(f"{run / LOCK} cannot be written: {error.strerror}.") from None
+    with os.fdopen(file):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise InputError(f"{run} is being written by another process.") from None
         yield
-
-
-def newest_good(run: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that verifies, and what is wrong with newer ones. None where none
-    was ever committed: such a run starts anew from its config."""
-    complaints: list[str] = []
-    candidates = list_checkpoints(run)
-    for path in candidates:
-        try:
-            return load_checkpoint(path), complaints
-        except Damaged as error:
-            complaints.append(str(error))
-    if candidates:
-        raise InputError(f"{run} has no intact checkpoint. {' '.join(complaints)}")
-    return None, complaints

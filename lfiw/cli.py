@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lfiw import __version__
-from lfiw.errors import InputError
+from lfiw.errors import InputError, one_line
+from lfiw.paper.cli import Reproduce
 
 if TYPE_CHECKING:
     from lfiw.config import TrainConfig
@@ -62,6 +64,8 @@ class Train:
     """With --ray: GPUs of each method (default: 0.5 where there are any, else 0)."""
     cpus_per_group: int | None = None
     """With --ray: CPUs of each method (default: one for each seed, as far as a node has them)."""
+    deterministic: bool = False
+    """On a GPU: the same command gives the same bits, somewhat slower (a CPU always does)."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Further settings, such as replay.temperature=2.5 or env.kwargs.NAME=VALUE; `lfiw
     settings` lists them all."""
@@ -88,7 +92,11 @@ class Train:
     def configs(self) -> list[TrainConfig]:
         from lfiw.config import make_config
 
-        general: dict[str, Any] = {"seeds": self.parse_seeds(), "env.backend": self.env_backend}
+        general: dict[str, Any] = {
+            "seeds": self.parse_seeds(),
+            "env.backend": self.env_backend,
+            "deterministic": self.deterministic,
+        }
         if self.env_steps is not None:
             general["env_steps"] = self.env_steps
         configs = [
@@ -111,10 +119,14 @@ class Train:
             if count < 1:
                 raise InputError(f"--num-seeds must be at least 1, not {count}.")
             return tuple(range(count))
-        from lfiw.settings import parse
+        return parse_seeds(self.seeds)
 
-        seeds: tuple[int, ...] = parse("--seeds", self.seeds, tuple[int, ...])
-        return seeds
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    from lfiw.settings import parse
+
+    seeds: tuple[int, ...] = parse("--seeds", text, tuple[int, ...])
+    return seeds
 
 
 def split_names(text: str, option: str) -> list[str]:
@@ -148,8 +160,10 @@ class Resume:
     """Run folders, or folders that hold some."""
     env_steps: int | None = None
     """Extend the runs to this many environment steps; schedules stay at their end values."""
+    seeds: str | None = None
+    """Add these seeds to every run, separated by commas; those that it has just go on."""
     allow_inexact: bool = False
-    """Go on although versions or hardware differ."""
+    """Go on although versions, hardware or settings differ."""
     workers: int | None = None
     """As for train."""
     devices: str | None = None
@@ -164,11 +178,37 @@ class Resume:
         done = resume(
             self.runs,
             env_steps=self.env_steps,
+            seeds=parse_seeds(self.seeds or ""),
             allow_inexact=self.allow_inexact,
             workers=self.workers,
             devices=self.devices,
         )
         console.print(comparison_table([read_curves(run.folder) for run in done]))
+
+
+@dataclass
+class Verify:
+    """Check every file of runs against its hash, and say from where a resume would go on."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    """Run folders, or folders that hold some."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.errors import RunError
+        from lfiw.policy import parts_of
+        from lfiw.runlog import find_runs
+        from lfiw.verify import verify_run
+
+        if not self.runs:
+            raise InputError("Name at least one run folder.")
+        damaged = 0
+        for folder in [part for run in find_runs(self.runs) for part in parts_of(run)]:
+            problems, outcome = verify_run(folder)
+            damaged += len(problems)
+            for line in (*problems, outcome):
+                console.print(one_line(line), soft_wrap=True, highlight=False, markup=False)
+        if damaged:
+            raise RunError(f"{damaged} damaged file{'s' if damaged > 1 else ''} found.")
 
 
 @dataclass
@@ -323,14 +363,25 @@ class Bench:
         raise InputError("Name a benchmark: `lfiw bench --help` lists them.")
 
 
+@dataclass
+class Results:
+    """Keep finished runs as results: `lfiw results --help` lists what can be done."""
+
+    def run(self, console: Console) -> None:
+        raise InputError("Say what to do: `lfiw results --help` lists it.")
+
+
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
     "resume": Resume,
+    "verify": Verify,
     "evaluate": Evaluate,
     "plot": Plot,
     "report": Report,
     "record": Record,
     "settings": Settings,
+    "reproduce": Reproduce,
+    "results": Results,
     "bench": Bench,
     "demo": Demo,
 }
@@ -374,6 +425,10 @@ def parse_command(given: Sequence[str]) -> Any:
         from lfiw.bench.cli import BENCHMARKS
 
         commands, prog, given = BENCHMARKS, "lfiw bench", given[1:]
+    elif given[:1] == ["results"] and len(given) > 1:
+        from lfiw.results_page import COMMANDS as ON_RESULTS
+
+        commands, prog, given = ON_RESULTS, "lfiw results", given[1:]
     return tyro.extras.subcommand_cli_from_dict(
         commands,
         prog=prog,
@@ -386,11 +441,13 @@ def run_command(command: Any) -> int:
     """The exit code; an expected failure is one sentence, never a traceback."""
     from lfiw.errors import RunError
 
+    # Where training has not begun, or has ended: as Ctrl-C. Training itself saves first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Files and pipes have no width of their own: no table is cut short there.
         command.run(Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))
     except InputError as error:
-        print(f"lfiw: {error}", file=sys.stderr)
+        print(f"lfiw: {one_line(str(error))}", file=sys.stderr)
         return BAD_INPUT
     except RunError as error:
         print(f"lfiw: {error}", file=sys.stderr)

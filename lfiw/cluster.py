@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lfiw.checkpoint import locked
+from lfiw.checkpoint import LOCK, locked
 from lfiw.errors import InputError
 from lfiw.host import usable_cores
 
@@ -173,7 +173,7 @@ def train_group(
     from rich.console import Console
 
     from lfiw.config import config_from_json
-    from lfiw.resume import resume
+    from lfiw.resume import is_begun, resume
     from lfiw.training import Job, run_jobs
 
     cpus = min(share.cpus, usable_cores())
@@ -197,14 +197,10 @@ def process_settings(share: Share) -> dict[str, str]:
     return {}
 
 
-def is_begun(run: Path) -> bool:
-    return (run / "config.json").is_file()
-
-
 def lock_time(run: Path) -> int:
     """Changes when a task takes up the run folder: so it is known to have started."""
     try:
-        return (run / "lock").stat().st_mtime_ns
+        return (run / LOCK).stat().st_mtime_ns
     except OSError:
         return 0
 
@@ -212,10 +208,10 @@ def lock_time(run: Path) -> int:
 def wait_until_free(run: Path) -> None:
     """For the end of a former writer: of a task whose node or driver was given up."""
     give_up = time.monotonic() + LOCK_PATIENCE_SECONDS
-    while (run / "lock").exists():
+    while (run / LOCK).exists():
         try:
             with locked(run):
-                (run / "lock").touch()
+                (run / LOCK).touch()
                 return
         except InputError:
             if time.monotonic() > give_up:

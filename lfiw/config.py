@@ -50,6 +50,7 @@ class TrainConfig:
     eval_episodes: int = setting(5, at_least=1)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     matmul_precision: Literal["default", "high", "highest"] = "default"
+    deterministic: bool = False  # on a GPU: the same bits again, at some cost
 
     @classmethod
     def paper(cls, **settings: Any) -> TrainConfig:
@@ -182,11 +183,16 @@ def config_to_json(config: TrainConfig) -> dict[str, Any]:
 
 def config_from_json(values: dict[str, Any]) -> TrainConfig:
     """The config of a run folder; raises a sentence where it is not one of ours."""
-    values = dict(values)
-    agent, replay = dict(values.pop("agent")), dict(values.pop("replay"))
-    config = from_json(TrainConfig, values)
+
+    def part(name: str, registry: dict[str, type[Any]], what: str) -> Any:
+        given = values.get(name)
+        if not (isinstance(given, dict) and isinstance(given.get("name"), str)):
+            raise InputError(f"The configuration names no {what}.")
+        return from_json(pick(given["name"], registry, what), given)
+
+    general = {key: value for key, value in values.items() if key not in ("agent", "replay")}
     return dataclasses.replace(
-        config,
-        agent=from_json(pick(agent["name"], AGENT_CONFIGS, "agent"), agent),
-        replay=from_json(pick(replay["name"], REPLAY_CONFIGS, "replay strategy"), replay),
+        from_json(TrainConfig, general),
+        agent=part("agent", AGENT_CONFIGS, "agent"),
+        replay=part("replay", REPLAY_CONFIGS, "replay strategy"),
     )

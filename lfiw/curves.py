@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from lfiw.errors import InputError
-from lfiw.runlog import Row, read_config, read_metrics, stopped_seeds
+from lfiw.runlog import Row, read_config, read_evaluations
 
 FINAL_EVALUATIONS = 10
 
@@ -58,9 +58,7 @@ class Curves:
 def read_curves(run: Path) -> Curves:
     """The evaluations that every seed has had so far, without seeds that were given up."""
     config = read_config(run)["config"]
-    stopped = stopped_seeds(run)
-    rows = [row for row in read_metrics(run, "eval") if row["seed"] not in stopped]
-    return make_curves(rows, config, Path(run).name, run)
+    return make_curves(read_evaluations(run), config, Path(run).name, run)
 
 
 def make_curves(

@@ -73,9 +73,7 @@ def devices_of_teams(num_teams: int, devices: Sequence[jax.Device]) -> list[list
 
 def check_memory(needed: int, devices: Sequence[jax.Device]) -> str:
     """A line about the memory that training takes; a refusal where it cannot fit."""
-    available = sum(device_memory(device) for device in devices)
-    if devices[0].platform == "cpu":
-        available = available_memory()
+    available = memory_of(devices)
     where = "memory" if devices[0].platform == "cpu" else "device memory"
     line = f"{needed / 1e9:.2f} GB of {where} needed, {available / 1e9:.2f} GB available"
     if needed > available:
@@ -83,6 +81,13 @@ def check_memory(needed: int, devices: Sequence[jax.Device]) -> str:
             f"This cannot fit: {line}. Lower buffer_size, the number of seeds or of methods."
         )
     return line
+
+
+def memory_of(devices: Sequence[jax.Device]) -> int:
+    """Free bytes; the devices of a CPU share those of the machine."""
+    if devices[0].platform == "cpu":
+        return available_memory()
+    return sum(device_memory(device) for device in devices)
 
 
 def device_memory(device: jax.Device) -> int:

@@ -111,6 +111,9 @@ def _find_factory(env_id: str) -> Any:
     module_name, colon, name = env_id.partition(":")
     if not colon:
         return None
+    if module_name.partition(".")[0] in sys.stdlib_module_names:
+        # A configuration that somebody else made could otherwise name os:system.
+        raise InputError(f"Environment {env_id!r}: Python's own modules make no environments.")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)

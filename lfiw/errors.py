@@ -12,6 +12,16 @@ class RunError(RuntimeError):
     """Something failed while running; the message says what and where."""
 
 
+class Damaged(RunError):
+    """A file of a run folder is not what was written there."""
+
+
+def one_line(text: str, longest: int = 2000) -> str:
+    """Without line breaks and codes to a terminal, which a hostile file might smuggle in."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in text)
+    return plain if len(plain) <= longest else f"{plain[:longest]}…"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint such as ' Did you mean lfiw?', or the list of valid names."""
     known = sorted(known)

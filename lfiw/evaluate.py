@@ -15,7 +15,7 @@ from lfiw.envs import make_env, probe_env
 from lfiw.errors import InputError, RunError
 from lfiw.host import usable_cores
 from lfiw.policy import load_policy
-from lfiw.runlog import make_parent, read_config
+from lfiw.runlog import make_parent, read_config, seeds_of
 from lfiw.settings import from_json
 
 MAX_RECORDED_STEPS = 10_000
@@ -34,8 +34,7 @@ def evaluate_run(
         raise InputError(f"episodes must be at least 1, not {episodes}.")
     _check_episode_seed(episode_seed)
     config = env_of(run)
-    trained = read_config(run)["config"]["seeds"]
-    seeds = trained if seed is None else [seed]
+    seeds = seeds_of(run) if seed is None else [seed]
     policies = [load_policy(run, chosen) for chosen in seeds]
     spec, _ = probe_env(config)
     for policy in policies:

@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lfiw.checkpoint import Damaged
 from lfiw.config import TrainConfig
+from lfiw.errors import Damaged
 from lfiw.learner import Learner, LearnerState, learn_together, make_learner, traced_settings
+from lfiw.replay.sum_tree import grow_tree
 from lfiw.types import Clock, EnvSpec, Metrics
 
 # A whole call is one graph in which independent kernels run side by side (docs/performance.md
@@ -26,6 +27,11 @@ GPU_OPTIONS: dict[str, Any] = {
     "xla_gpu_enable_command_buffer": (
         "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION"
     ),
+}
+# Autotuning may choose other kernels each time; some kernels add in no fixed order.
+DETERMINISTIC_OPTIONS: dict[str, Any] = {
+    "xla_gpu_deterministic_ops": True,
+    "xla_gpu_autotune_level": 0,
 }
 # Products this small gain nothing from a second thread, and bits no longer depend on threads.
 CPU_OPTIONS: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
@@ -78,6 +84,8 @@ class Group:
         learner = make_learner(config, spec)
         self.learner = over_runs(learner) if self.batched else learner
         self.options = dict({"cpu": CPU_OPTIONS, "gpu": GPU_OPTIONS}.get(devices[0].platform, {}))
+        if config.deterministic and devices[0].platform == "gpu":
+            self.options |= DETERMINISTIC_OPTIONS
         init = jax.jit(self.learner.init, compiler_options=self.options)
         self._add = jax.jit(self.learner.add, donate_argnums=0, compiler_options=self.options)
 
@@ -137,7 +145,7 @@ class Group:
                 elif (counter := ring_counter(name, num_rows, self.config.capacity)) is not None:
                     values = [counter] * len(chosen)
                 else:
-                    values = [runs[run][name] for run in chosen]
+                    values = [saved_array(name, runs[run], self.config.capacity) for run in chosen]
                 array = np.stack(values) if self.batched else values[0]
                 expected = jax.eval_shape(_to_data, current)
                 if array.shape != expected.shape or array.dtype != expected.dtype:
@@ -221,6 +229,18 @@ def ring_counter(name: str, num_rows: int, capacity: int) -> np.ndarray | None:
     if name.startswith("replay") and name.endswith(".size"):
         return np.array(min(num_rows, capacity), np.int32)
     return None
+
+
+def saved_array(name: str, saved: Mapping[str, np.ndarray], capacity: int) -> np.ndarray:
+    """The array itself; or, for a level of the sum tree of an extended run's larger ring, what
+    the saved leaves make it: the slots of the ring stay where they were."""
+    stem, _, level = name.rpartition("[")
+    levels = [other for other in saved if other.startswith(f"{stem}[")]
+    if stem.endswith(".tree") and levels and len(leaves := saved[max(levels)]) < capacity:
+        return np.asarray(grow_tree(jnp.asarray(leaves), capacity)[int(level[:-1])])
+    if name not in saved:
+        raise Damaged(f"The checkpoint holds no {name}.")
+    return saved[name]
 
 
 def _leaf_name(path: Any) -> str:

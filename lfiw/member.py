@@ -16,17 +16,24 @@ from lfiw.checkpoint import Checkpoint, checkpoint_name, keep_newest, save_check
 from lfiw.collector import Collector, Evaluator, PolicyArrays
 from lfiw.config import TrainConfig
 from lfiw.envs import ActionScale
+from lfiw.errors import Damaged
 from lfiw.faults import sickness
 from lfiw.group import Group
 from lfiw.progress import Progress
 from lfiw.rollout import Collected, Episode, RunnerState, eval_seeds
 from lfiw.rollout_host import Evaluated
 from lfiw.rows import eval_row, stopped_row, train_row
-from lfiw.runlog import Row, RunLog, save_arrays, save_policies
+from lfiw.runlog import (
+    SNAPSHOT_PERCENTS,
+    Row,
+    RunLog,
+    read_config,
+    save_arrays,
+    save_policies,
+    snapshot_file,
+)
 from lfiw.segments import Segments
 from lfiw.types import EnvSpec, Metrics
-
-SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)
 
 
 class Position(NamedTuple):
@@ -85,6 +92,7 @@ class Member:
     ) -> Position:
         """Take hold of everything, at the start or where the checkpoint left it."""
         config, facts = self.config, checkpoint.facts if checkpoint else {}
+        self.config_file = read_config(self.folder)
         self.evaluator = evaluator
         self.segments = [
             stack.enter_context(
@@ -101,7 +109,9 @@ class Member:
         )
         self.runners = self.collector.opened
         self.group = Group(config, self.spec, devices)
-        position = self._restore(checkpoint, allow_inexact) if checkpoint else Position()
+        position = Position()
+        if checkpoint and checkpoint.facts["env_steps"] > 0:  # else all follows from the config
+            position = self._restore(checkpoint, allow_inexact)
         self.policies: list[PolicyArrays] = list(self.group.policies())
         self.show(position)
         return position
@@ -191,8 +201,7 @@ class Member:
                 return
             snapshots = self.group.snapshots()
             for run in self.live_runs():
-                name = f"seed-{self.config.seeds[run]}.safetensors"
-                path = self.folder / "snapshots" / f"{percent:03d}" / name
+                path = snapshot_file(self.folder, percent, self.config.seeds[run])
                 save_arrays(path, {**snapshots[run], **self.bounds})
             self.next_snapshot += 1
 
@@ -202,11 +211,11 @@ class Member:
             self._settle(self.phase, position.env_steps)
         seeds = [str(seed) for seed in self.config.seeds]
         runners = [self.runners[run] for run in range(len(seeds))]
-        log_bytes = self.log.sync()
+        log_facts = self.log.facts()
         facts: dict[str, Any] = {
             **position._asdict(),
             "next_snapshot": self.next_snapshot,
-            "log_bytes": log_bytes,
+            **log_facts,
             "wall_seconds": self.log.wall_seconds(),
             "runners": {seed: runner.facts for seed, runner in zip(seeds, runners, strict=True)},
             "segments": {
@@ -215,6 +224,7 @@ class Member:
             "episodes": self.phase.episodes if self.phase else None,
             "faults": self.phase.faults if self.phase else None,
             "stopped": {seeds[run]: reason for run, reason in self.stopped.items()},
+            "config": self.config_file,
         }
         arrays = [
             {f"learner.{name}": array for name, array in state.items()}
@@ -241,17 +251,20 @@ class Member:
         position = Position(facts["env_steps"], facts["updates"], facts["phase_start"])
         self.next_snapshot = facts["next_snapshot"]
         seeds = [str(seed) for seed in self.config.seeds]
-        arrays = [checkpoint.arrays[f"seed-{seed}.safetensors"] for seed in seeds]
+        try:
+            arrays = [checkpoint.arrays[f"seed-{seed}.safetensors"] for seed in seeds]
+            self.runners = {
+                run: RunnerState(facts["runners"][seed], own["episode.actions"], own["episode.obs"])
+                for run, (seed, own) in enumerate(zip(seeds, arrays, strict=True))
+            }
+        except KeyError as missing:
+            raise Damaged(f"{checkpoint.path} holds no {missing}.") from None
         rows = [
             segments.restore(facts["segments"][seed], self.config.capacity)
             for seed, segments in zip(seeds, self.segments, strict=True)
         ]
         self.group.restore([_part(own, "learner.") for own in arrays], rows, position.env_steps)
         self.stopped = {seeds.index(seed): reason for seed, reason in facts["stopped"].items()}
-        self.runners = {
-            run: RunnerState(facts["runners"][seed], own["episode.actions"], own["episode.obs"])
-            for run, (seed, own) in enumerate(zip(seeds, arrays, strict=True))
-        }
         live = {run: self.runners[run] for run in self.live_runs()}
         self.runners |= self.collector.restore(live, allow_inexact)
         if facts["episodes"] is not None:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
-from lfiw.errors import InputError
+from lfiw.errors import Damaged, InputError
+from lfiw.files import read_arrays
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 KINDS = ("gaussian", "deterministic")
+ADDED = "added"  # below a run folder: the run folders of seeds that joined later
 
 
 class NumpyPolicy:
@@ -97,17 +97,44 @@ def policy_file(run: str | Path, seed: int) -> Path:
     return Path(run) / "policies" / f"seed-{seed}.safetensors"
 
 
+def parts_of(run: str | Path) -> list[Path]:
+    """The run folder itself, and those of seeds that were added to it later."""
+    return [
+        Path(run),
+        *sorted(config.parent for config in Path(run).glob(f"{ADDED}/*/config.json")),
+    ]
+
+
 def load_policy(run: str | Path, seed: int = 0) -> Policy:
     """The policy of one seed of a run folder."""
-    path = policy_file(run, seed)
-    if not path.is_file():
-        known = sorted(file.stem for file in path.parent.glob("seed-*.safetensors"))
+    files = [policy_file(part, seed) for part in parts_of(run)]
+    path = next((file for file in files if file.is_file()), None)
+    if path is None:
+        known = sorted(
+            other.stem for file in files for other in file.parent.glob("seed-*.safetensors")
+        )
         raise InputError(
             f"{run} holds no policy of seed {seed}."
             + (f" It has: {', '.join(known)}." if known else "")
         )
     try:
-        arrays = load_file(path)
+        arrays = read_arrays(path)
+        check_policy(arrays)
         return Policy(arrays, arrays["action_low"], arrays["action_high"], seed)
-    except (SafetensorError, KeyError, StopIteration) as error:
-        raise InputError(f"{path} is damaged or not a policy of lfiw: {error}") from None
+    except Damaged as error:
+        raise InputError(str(error)) from None
+    except (KeyError, ValueError, IndexError, StopIteration) as error:
+        raise InputError(f"{path} is not a policy of lfiw: {error}") from None
+
+
+def check_policy(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise where the arrays are not those of one network and its bounds."""
+    network = NumpyPolicy(arrays)
+    size = network.obs_size
+    for weight, bias in network.layers:
+        if weight.shape != (size, *bias.shape) or {weight.dtype, bias.dtype} != {np.dtype("f4")}:
+            raise ValueError(f"a layer has weights {weight.dtype}{weight.shape}")
+        size = bias.shape[0]
+    for name in ("action_low", "action_high"):
+        if arrays[name].shape != (network.action_size,):
+            raise ValueError(f"{name} has the shape {arrays[name].shape}")

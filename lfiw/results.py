@@ -17,7 +17,8 @@ import numpy as np
 
 from lfiw.curves import Curves, column, make_curves
 from lfiw.errors import InputError
-from lfiw.runlog import Row, read_config_file, read_metrics, stopped_seeds
+from lfiw.policy import parts_of
+from lfiw.runlog import Row, read_config_file, read_metrics, runs_below, stopped_seeds
 
 CURVES_FILE = "curves.csv"
 NUM_AGES = 5  # of weight_by_age, newest first
@@ -146,7 +147,7 @@ def _order(method: Method) -> tuple[Any, ...]:
 
 def _sources(path: Path) -> list[Path]:
     """Run folders and the curves of stores at or below a path."""
-    found = sorted(config.parent for config in path.glob("**/config.json"))
+    found = runs_below(path)
     found += sorted(path.glob(f"**/{CURVES_FILE}"))
     if not found:
         raise InputError(f"{path} holds neither run folders nor stored results.")
@@ -158,22 +159,22 @@ def _read_run(folder: Path) -> Method:
     return _make_method(folder.name, rows, folder / "config.json", folder)
 
 
-def evaluation_rows(folder: Path) -> Iterator[Row]:
+def evaluation_rows(folder: Path, names: Sequence[str] = DIAGNOSTICS) -> Iterator[Row]:
     """The evaluations of a run folder, each with the diagnostics of the phase before it."""
     latest: dict[int, Row] = {}
     stopped = stopped_seeds(folder)
-    for row in read_metrics(folder):
+    for row in [row for part in parts_of(folder) for row in read_metrics(part)]:
         if row.get("kind") == "train":
             latest[row["seed"]] = row
         elif row.get("kind") == "eval" and row["seed"] not in stopped:
-            yield diagnostics_of(latest.get(row["seed"], {})) | row
+            yield diagnostics_of(latest.get(row["seed"], {}), names) | row
 
 
-def diagnostics_of(row: Row) -> Row:
+def diagnostics_of(row: Row, names: Sequence[str]) -> Row:
     """The diagnostics of a training row under the names of the store's columns."""
     ages = dict(zip(AGE_COLUMNS, row.get("weight_by_age") or (), strict=False))
     flat = {**row, **ages}
-    return {name: flat[name] for name in DIAGNOSTICS if name in flat}
+    return {name: flat[name] for name in names if name in flat}
 
 
 def _read_store(path: Path) -> Iterator[Method]:

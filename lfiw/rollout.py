@@ -205,8 +205,18 @@ class EnvRunner:
     def restore(self, state: RunnerState, allow_inexact: bool) -> None:
         """Bring the environment back by replaying its episode from its seed and actions."""
         facts = state.facts
-        obs, _ = self.env.reset(seed=facts["episode_seed"])
-        for action in state.actions:
+        try:
+            self.action_rng.bit_generator.state = facts["action_rng"]
+            self.reset_rng.bit_generator.state = facts["reset_rng"]
+            self.episode_seed, self.env_steps = facts["episode_seed"], facts["env_steps"]
+            self.total_reward, self.length = float(facts["total_reward"]), len(state.actions)
+            self.actions = state.actions.reshape(-1, self.spec.action_size)
+            obs, _ = self.env.reset(seed=self.episode_seed)
+        except (KeyError, TypeError, ValueError, AttributeError, gymnasium.error.Error) as error:
+            raise InputError(
+                f"The checkpoint does not hold a state of {self.name}: {error}."
+            ) from None
+        for action in self.actions:
             obs, *_ = self.env.step(self.scale.to_env(action))
         self.obs = np.asarray(obs, np.float32)
         if not (allow_inexact or np.array_equal(self.obs, state.obs)):
@@ -215,11 +225,6 @@ class EnvRunner:
                 f"another observation, so the resumed run would differ (--allow-inexact goes on "
                 f"all the same)."
             )
-        self.action_rng.bit_generator.state = facts["action_rng"]
-        self.reset_rng.bit_generator.state = facts["reset_rng"]
-        self.episode_seed, self.env_steps = facts["episode_seed"], facts["env_steps"]
-        self.total_reward, self.length = facts["total_reward"], len(state.actions)
-        self.actions = state.actions
 
 
 def run_episodes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -11,16 +12,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.summary import scalar
 
-from lfiw.errors import InputError
-from lfiw.policy import policy_file
+from lfiw.errors import Damaged, InputError
+from lfiw.files import arrays_to_bytes, json_hash, read_json, read_plain, write_whole
+from lfiw.policy import ADDED, parts_of, policy_file
 
+CONFIG = "config.json"
+LOG = "metrics.jsonl"
+MAX_LOG_BYTES = 2**32
+SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)  # of training, when all networks are kept
 TENSORBOARD_EVERY_ENV_STEPS = 5000  # thins the derived files, never metrics.jsonl
 
 # Both usual families of names, so that existing dashboards work.
@@ -48,6 +56,10 @@ Later = tuple[Future[Any], Callable[[Any], Row]]  # a result to come, and how to
 def safe_name(name: str) -> str:
     """A name without characters that mean something to a file system."""
     return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip("-.") or "unnamed"
+
+
+def snapshot_file(run: str | Path, percent: int, seed: int) -> Path:
+    return Path(run) / "snapshots" / f"{percent:03d}" / f"seed-{seed}.safetensors"
 
 
 def run_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Path:
@@ -82,12 +94,13 @@ class RunLog:
         """`resume_at`: the length in bytes to which a log that is taken up again is cut."""
         self.folder = folder
         self._on_row = on_row
-        path = folder / "metrics.jsonl"
+        path = folder / LOG
         path.touch()
-        os.truncate(path, resume_at)
+        os.truncate(path, min(resume_at, path.stat().st_size))
+        self._hash = hashlib.sha256(path.read_bytes())
         self._file = path.open("a", encoding="utf-8")
         self._pending: deque[Row | Later] = deque()
-        self._boards: dict[int, SummaryWriter] = {}
+        self._boards: dict[int, EventsWriter] = {}
         self._board_steps: dict[int, int] = {}
         self._started = time.monotonic() - elapsed
         shutil.rmtree(folder / "tensorboard", ignore_errors=True)  # derived: rebuilt from the log
@@ -116,18 +129,20 @@ class RunLog:
 
     def _write(self, row: Row) -> None:
         row = {name: rounded(value) for name, value in row.items()}
-        self._file.write(json.dumps(row) + "\n")
+        line = json.dumps(row) + "\n"
+        self._file.write(line)
+        self._hash.update(line.encode())
         self._show(row)
 
     def _show(self, row: Row) -> None:
         self._on_row(row)
         self._write_tensorboard(row)
 
-    def sync(self) -> int:
-        """Wait for pending evaluations, force all rows to the disk, and return their bytes."""
+    def facts(self) -> dict[str, Any]:
+        """Wait for pending evaluations, force all rows to the disk, and describe them."""
         self.flush(wait=True)
         os.fsync(self._file.fileno())
-        return self._file.tell()
+        return {"log_bytes": self._file.tell(), "log_sha256": self._hash.hexdigest()}
 
     def _write_tensorboard(self, row: Row) -> None:
         seed, env_steps = row["seed"], row["env_steps"]
@@ -136,39 +151,43 @@ class RunLog:
                 return
             self._board_steps[seed] = env_steps
         if seed not in self._boards:
-            self._boards[seed] = SummaryWriter(str(self.folder / "tensorboard" / f"seed-{seed}"))
+            folder = self.folder / "tensorboard" / f"seed-{seed}"
+            folder.mkdir(parents=True, exist_ok=True)
+            # Written by this thread: a failing disk then stops the run with a sentence.
+            self._boards[seed] = EventsWriter(str(folder / "events"))
         for name, value in row.items():
             if name in NOT_PLOTTED or value is None:
                 continue
             for tag in TENSORBOARD_TAGS.get(name, (f"train/{name}",)):
-                if isinstance(value, list):
-                    for index, element in enumerate(value):
-                        if element is None:
-                            continue
-                        self._boards[seed].add_scalar(f"{tag}_{index}", element, env_steps)
-                else:
-                    self._boards[seed].add_scalar(tag, value, env_steps)
+                elements = enumerate(value) if isinstance(value, list) else ((None, value),)
+                for index, element in elements:
+                    if element is not None:
+                        own = tag if index is None else f"{tag}_{index}"
+                        self._boards[seed].write_event(
+                            Event(
+                                wall_time=time.time(), step=env_steps, summary=scalar(own, element)
+                            )
+                        )
+        if row["kind"] == "eval":
+            self._boards[seed].flush()
 
     def close(self) -> None:
         try:
             self.flush(wait=True)
         finally:
-            self._file.close()
             for board in self._boards.values():
-                board.close()
+                with suppress(OSError):  # the disk may be full; they are rebuilt from the log
+                    board.close()
+            self._file.close()
 
 
 def write_json(path: Path, value: Any) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, (json.dumps(value, indent=2) + "\n").encode())
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    save_file({name: np.array(array, order="C") for name, array in arrays.items()}, temporary)
-    temporary.replace(path)
+    write_whole(path, arrays_to_bytes(arrays))
 
 
 def save_policies(
@@ -181,10 +200,15 @@ def save_policies(
         save_arrays(policy_file(folder, seed), {**arrays, **bounds})
 
 
+def write_config(run: Path, content: Mapping[str, Any]) -> None:
+    """config.json with a hash of its own, by which `lfiw verify` knows it."""
+    write_json(run / CONFIG, {**content, "sha256": json_hash(content)})
+
+
 def read_config(run: str | Path) -> dict[str, Any]:
     """The contents of config.json, or a sentence."""
-    path = Path(run) / "config.json"
-    if not path.is_file():
+    path = Path(run) / CONFIG
+    if not path.exists():
         raise InputError(f"{run} is not a run folder: it has no config.json.")
     return read_config_file(path)
 
@@ -192,18 +216,19 @@ def read_config(run: str | Path) -> dict[str, Any]:
 def read_config_file(path: Path) -> dict[str, Any]:
     """What was recorded of a run: its configuration, versions, hardware; or a sentence."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is damaged: {error}") from None
+        content = read_json(path)
+    except Damaged as error:
+        raise InputError(str(error)) from None
     if not _is_configuration(content):
         raise InputError(f"{path} is not the configuration of a run.")
-    return dict(content)
+    return content
 
 
 def _is_configuration(content: Any) -> bool:
     try:
         config = content["config"]
-        return isinstance(config["env"]["id"], str) and isinstance(config["seeds"], list)
+        seeds = config["seeds"]
+        return isinstance(config["env"]["id"], str) and all(type(seed) is int for seed in seeds)
     except (KeyError, TypeError):
         return False
 
@@ -218,32 +243,64 @@ def make_parent(path: Path) -> None:
 
 def read_metrics(run: str | Path, kind: str | None = None) -> list[Row]:
     """The rows of a run's log; a line cut short by a kill is left out."""
-    path = Path(run) / "metrics.jsonl"
+    path = Path(run) / LOG
     if not path.is_file():
         raise InputError(f"{run} has no metrics.jsonl.")
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if kind is None or row.get("kind") == kind:
-            rows.append(row)
-    return rows
+    try:
+        content = read_plain(path, MAX_LOG_BYTES)
+    except Damaged as error:
+        raise InputError(str(error)) from None
+    parsed = map(parse_row, content.splitlines())
+    return [row for row in parsed if row and kind in (None, row["kind"])]
+
+
+def read_evaluations(run: str | Path) -> list[Row]:
+    """Of all seeds of a run, those added later among them, without seeds that were given up."""
+    rows = [row for part in parts_of(run) for row in read_metrics(part, "eval")]
+    stopped = stopped_seeds(run)
+    return [row for row in rows if row["seed"] not in stopped]
+
+
+def parse_row(line: bytes) -> Row | None:
+    """A row of the log, or None where the line is not one."""
+    try:
+        row = json.loads(line)
+        whole = isinstance(row["kind"], str) and all(
+            type(row[name]) is int for name in ("seed", "env_steps")
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return row if whole else None
+
+
+def added_folder(run: Path, seeds: Sequence[int]) -> Path:
+    """Where seeds go that join a run later: a run folder of their own within the first."""
+    return run / ADDED / f"seed-{min(seeds)}"
+
+
+def seeds_of(run: str | Path) -> list[int]:
+    """All seeds of a run, those added later among them."""
+    return [seed for part in parts_of(run) for seed in read_config(part)["config"]["seeds"]]
+
+
+def runs_below(path: Path) -> list[Path]:
+    """Run folders at or below a path; seeds that were added to a run are a part of it."""
+    found = sorted(config.parent for config in path.glob(f"**/{CONFIG}"))
+    return [folder for folder in found if folder.parent.name != ADDED]
 
 
 def stopped_seeds(run: str | Path) -> set[int]:
     """Seeds that were given up: no curve or table counts them."""
-    return {row["seed"] for row in read_metrics(run, "stopped")}
+    return {row["seed"] for part in parts_of(run) for row in read_metrics(part, "stopped")}
 
 
 def find_runs(paths: Sequence[str | Path]) -> list[Path]:
     """Run folders at or below the given paths."""
     found: list[Path] = []
     for path in map(Path, paths):
-        below = [path] if (path / "config.json").is_file() else []
-        below = below or sorted(config.parent for config in path.glob("**/config.json"))
+        below = [path] if (path / CONFIG).is_file() else runs_below(path)
         if not below:
-            raise InputError(f"{path} holds no run folder.")
+            why = ": without a config.json, nothing was trained yet" if path.is_dir() else ""
+            raise InputError(f"{path} holds no run folder{why}.")
         found += below
     return found

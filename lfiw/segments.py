@@ -8,14 +8,54 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from lfiw.checkpoint import Damaged
+from lfiw.errors import Damaged
+from lfiw.files import sync
 
 SEGMENT_ROWS = 50_000
+
+
+def segment_path(folder: Path, index: int) -> Path:
+    return folder / f"rows-{index:06d}.f32"
+
+
+class Segment(NamedTuple):
+    """What a checkpoint needs of a segment: its first bytes, and their hash."""
+
+    path: Path
+    size: int
+    sha256: str
+
+    def read(self) -> bytes:
+        if self.size == 0:
+            return b""
+        path = self.path
+        if path.is_symlink() or not path.is_file() or path.stat().st_size < self.size:
+            raise Damaged(f"{path} is missing, too short or not a plain file.")
+        with path.open("rb") as file:
+            content = file.read(self.size)
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise Damaged(f"{path} is damaged: its hash does not match.")
+        return content
+
+
+def needed_segments(folder: Path, facts: Mapping[str, Any], capacity: int) -> list[Segment]:
+    """The segments with the newest `capacity` rows, the one being written among them."""
+    num_rows, row_bytes = facts["num_rows"], facts["row_bytes"]
+    first, last = max(0, num_rows - capacity) // SEGMENT_ROWS, num_rows // SEGMENT_ROWS
+    return [
+        Segment(
+            segment_path(folder, index),
+            row_bytes * (SEGMENT_ROWS if index < last else num_rows % SEGMENT_ROWS),
+            facts["sha256"][index],
+        )
+        for index in range(first, last + 1)
+    ]
 
 
 class Segments:
@@ -31,7 +71,7 @@ class Segments:
         self._file: BinaryIO | None = None
 
     def path(self, index: int) -> Path:
-        return self.folder / f"rows-{index:06d}.f32"
+        return segment_path(self.folder, index)
 
     def append(self, rows: np.ndarray) -> None:
         """Add rows [n, row_size]."""
@@ -42,6 +82,7 @@ class Segments:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 # A new segment replaces what an abandoned attempt may have left there.
                 self._file = self.path(index).open("ab" if filled else "wb")
+                sync(self.folder)
             part = rows[: SEGMENT_ROWS - filled]
             content = part.tobytes()
             self._file.write(content)
@@ -67,36 +108,24 @@ class Segments:
     def facts(self) -> dict[str, Any]:
         """Sync, and describe what is on disk now."""
         self._sync()
-        return {"num_rows": self.num_rows, "sha256": [*self._hashes, self._hash.hexdigest()]}
+        return {
+            "num_rows": self.num_rows,
+            "row_bytes": self.row_bytes,
+            "sha256": [*self._hashes, self._hash.hexdigest()],
+        }
 
-    def restore(self, facts: dict[str, Any], capacity: int) -> np.ndarray:
+    def restore(self, facts: Mapping[str, Any], capacity: int) -> np.ndarray:
         """Go back to a checkpoint: cut off later rows, and return the newest `capacity`."""
-        self.num_rows = int(facts["num_rows"])
-        last, filled = divmod(self.num_rows, SEGMENT_ROWS)
-        needed_from = max(0, self.num_rows - capacity) // SEGMENT_ROWS
-        self._hashes = list(facts["sha256"][:last])
-        parts = []
-        for index in range(needed_from, last + 1):
-            count = SEGMENT_ROWS if index < last else filled
-            content = self._read(index, count, facts["sha256"][index])
-            parts.append(np.frombuffer(content, "<f4").reshape(count, self.row_size))
-            if index == last:
-                self._hash = hashlib.sha256(content)
-                self._cut(index, count)
-        rows = np.concatenate(parts) if parts else np.zeros((0, self.row_size), np.float32)
-        return rows[-min(capacity, self.num_rows) :] if self.num_rows else rows
-
-    def _read(self, index: int, count: int, expected_hash: str) -> bytes:
-        path, size = self.path(index), count * self.row_bytes
-        if count == 0:
-            return b""
-        if path.is_symlink() or not path.is_file() or path.stat().st_size < size:
-            raise Damaged(f"{path} is missing, too short or not a plain file.")
-        with path.open("rb") as file:
-            content = file.read(size)
-        if hashlib.sha256(content).hexdigest() != expected_hash:
-            raise Damaged(f"{path} is damaged: its hash does not match.")
-        return content
+        if facts["row_bytes"] != self.row_bytes:
+            raise Damaged(f"{self.folder} holds rows of another size than this run's.")
+        self.num_rows = facts["num_rows"]
+        last = self.num_rows // SEGMENT_ROWS
+        self._hashes = facts["sha256"][:last]
+        contents = [segment.read() for segment in needed_segments(self.folder, facts, capacity)]
+        self._hash = hashlib.sha256(contents[-1])
+        self._cut(last, self.num_rows % SEGMENT_ROWS)
+        rows = np.frombuffer(b"".join(contents), "<f4").reshape(-1, self.row_size)
+        return rows[len(rows) - min(capacity, self.num_rows) :]
 
     def _cut(self, index: int, count: int) -> None:
         """Forget rows after the checkpoint, which the resumed run will collect again."""
@@ -106,13 +135,12 @@ class Segments:
         if self.path(index).exists():
             os.truncate(self.path(index), count * self.row_bytes)
 
-    def drop_before(self, facts: dict[str, Any], capacity: int) -> None:
+    def drop_before(self, facts: Mapping[str, Any], capacity: int) -> None:
         """Delete segments that no kept checkpoint needs any more."""
-        needed_from = max(0, int(facts["num_rows"]) - capacity) // SEGMENT_ROWS
-        for index in range(needed_from - 1, -1, -1):
-            if not self.path(index).exists():
-                break
-            self.path(index).unlink()
+        oldest = needed_segments(self.folder, facts, capacity)[0].path
+        for path in self.folder.glob("rows-*.f32"):
+            if path < oldest:
+                path.unlink()
 
     def close(self) -> None:
         if self._file is not None:

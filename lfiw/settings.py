@@ -129,7 +129,9 @@ def conform(key: str, value: Any, hint: Any) -> Any:
     if origin is tuple and isinstance(value, Sequence | range):
         return tuple(conform(key, element, arguments[0]) for element in value)
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if hint is int and number and float(value).is_integer():
+    if isinstance(value, int) and value.bit_length() > 63:
+        raise InputError(f"{key} cannot be as large as 2^63.")
+    if hint is int and number and value == value // 1:
         return int(value)
     if hint is float and number:
         return float(value)
@@ -216,9 +218,16 @@ def from_json(cls: type[Any], values: dict[str, Any]) -> Any:
     unknown = set(given) - {entry.name for entry in dataclasses.fields(cls)}
     if unknown:
         raise InputError(f"Unknown settings {sorted(unknown)} for {cls.__name__}.")
+    required = {
+        entry.name
+        for entry in dataclasses.fields(cls)
+        if entry.default is entry.default_factory is dataclasses.MISSING
+    }
+    if missing := required - set(given):
+        raise InputError(f"{cls.__name__} lacks {sorted(missing)}.")
     for key, value in given.items():
-        if isinstance(value, list):
-            given[key] = tuple(value)
-        elif dataclasses.is_dataclass(hints[key]) and isinstance(value, dict):
+        if dataclasses.is_dataclass(hints[key]) and isinstance(value, dict):
             given[key] = from_json(typing.cast(type[Any], hints[key]), value)
+        else:
+            given[key] = conform(key, value, hints[key])
     return cls(**given)

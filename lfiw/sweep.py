@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
@@ -19,27 +16,22 @@ import jax
 from rich.console import Console
 from rich.file_proxy import FileProxy
 
-from lfiw.checkpoint import Damaged, list_checkpoints, read_manifest
 from lfiw.cluster import (
     ClusterConfig,
-    Share,
     connected,
     first_line,
-    is_begun,
     living_nodes,
-    lock_time,
     refuse_impossible,
     share_of,
-    submit,
 )
-from lfiw.config import TrainConfig, check, config_from_json, config_to_json, warnings
+from lfiw.config import TrainConfig, check, warnings
 from lfiw.envs import probe_env
 from lfiw.errors import InputError, RunError
 from lfiw.learner import state_bytes
-from lfiw.member import Progress
 from lfiw.progress import show_progress
-from lfiw.runlog import read_config, run_folder
-from lfiw.settings import walk
+from lfiw.resume import is_begun, refuse_other_settings
+from lfiw.runlog import run_folder
+from lfiw.sweep_group import DONE, FAILED, TRAINING, WAITING, Group
 from lfiw.training import Run, check_disk, refuse_twins, stop_on_signal
 
 POLL_SECONDS = 1.0
@@ -47,7 +39,6 @@ MAX_FRUITLESS_DEATHS = 10  # of a group that has not reached another checkpoint 
 STARVATION_SECONDS = 300.0  # how long a lost node may take to be replaced
 STOP_SECONDS = 60.0  # for tasks to save when the sweep is interrupted
 
-WAITING, TRAINING, DONE, FAILED = "waiting", "training", "done", "failed"
 SHOWN_FIRST = (FAILED, TRAINING, WAITING, DONE)
 
 
@@ -103,103 +94,6 @@ def bytes_of(config: TrainConfig) -> int:
     jax.config.update("jax_platforms", "cpu")  # the GPUs are for the tasks
     spec, _ = probe_env(config.env)
     return len(config.seeds) * state_bytes(config, spec)
-
-
-def is_complete(run: Run) -> bool:
-    """The newest checkpoint is of the last step, and not within a phase."""
-    try:
-        newest = list_checkpoints(run.folder)[:1]
-        facts = read_manifest(newest[0])["facts"] if newest else {}
-    except Damaged:
-        return False
-    return facts.get("env_steps") == run.config.env_steps and facts["episodes"] is None
-
-
-def refuse_other_settings(run: Run) -> None:
-    """A folder that is taken up, or taken as finished, must hold the run that is meant."""
-    there = config_from_json(read_config(run.folder)["config"])
-    values = {name: value for name, _, value in walk(there)}
-    differences = [
-        f"{name} {values.get(name)} there, {value} here"
-        for name, _, value in walk(run.config)
-        if values.get(name) != value and not name.startswith("checkpoint.")
-    ]
-    if differences:
-        raise InputError(
-            f"{run.folder} holds another run ({'; '.join(differences)}); choose another --out."
-        )
-
-
-@dataclass
-class Group:
-    """A run folder on its way: its task, if it has one, and what is known of it."""
-
-    run: Run
-    share: Share = field(init=False)
-    task: Any = None
-    lock_time: int = 0  # when the task was submitted
-    deaths: int = 0  # since the last checkpoint
-    checkpoint: str = ""  # the newest one when the task was submitted
-    failure: str = ""
-    progress: Progress = field(init=False)
-
-    def __post_init__(self) -> None:
-        folder, config = self.run.folder, self.run.config
-        name = "/".join(folder.parts[-2:])
-        self.progress = Progress(name, config.env_steps, len(config.seeds))
-        self.log = LogReader(folder / "metrics.jsonl", self.progress)
-        self.log.read()
-        self.progress.state = DONE if is_complete(self.run) else WAITING
-
-    def submit(self, ray: Any, workers: int | None) -> None:
-        folder = self.run.folder.absolute()
-        self.lock_time = lock_time(folder)
-        newest = next((path.name for path in list_checkpoints(folder)), "")
-        self.deaths = self.deaths if newest == self.checkpoint else 0
-        self.checkpoint = newest
-        config = config_to_json(self.run.config)
-        self.task = submit(ray, folder, config, self.share, workers)
-        self.progress.state = WAITING
-
-    def look(self) -> None:
-        """Read what the task has written so far."""
-        if self.task is not None and lock_time(self.run.folder) != self.lock_time:
-            self.progress.state = TRAINING
-        self.log.read()
-
-    def end(self, state: str, failure: str = "") -> None:
-        self.task = None
-        self.progress.state = state
-        self.failure = f"{self.progress.name} failed: {failure}" if failure else ""
-
-
-class LogReader:
-    """Follows the log of a group, from wherever it is trained."""
-
-    def __init__(self, path: Path, progress: Progress) -> None:
-        self.path = path
-        self.progress = progress
-        self.position = 0
-
-    def read(self) -> None:
-        try:
-            with self.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size < self.position:
-                    self.position = 0  # a resumed run has cut its log
-                file.seek(self.position)
-                whole, newline, _ = file.read().rpartition(b"\n")
-        except OSError:
-            return
-        self.position += len(whole) + len(newline)
-        for line in whole.splitlines():
-            self._show(json.loads(line))
-
-    def _show(self, row: dict[str, Any]) -> None:
-        if row["kind"] == "eval":
-            self.progress.on_eval(row)
-        else:
-            self.progress.env_steps = row["env_steps"]
-            self.progress.updates = row["updates"]
 
 
 class Sweep:

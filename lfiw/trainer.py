@@ -72,7 +72,7 @@ class Trainer:
             self._learn(should_stop)
             for member in self._members_in_phase():
                 member.finish_phase(self.position)
-            if self._checkpoint_due():
+            if self.position.env_steps < self.config.env_steps and self._checkpoint_due():
                 self._save()
         self.say("evaluating")
         for member in self.members:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,14 @@ from typing import Any
 import jax
 from rich.console import Console
 
-from lfiw.checkpoint import Checkpoint, locked
+from lfiw.checkpoint import (
+    LOCK,
+    Checkpoint,
+    checkpoint_name,
+    locked,
+    remove_newer,
+    save_checkpoint,
+)
 from lfiw.collector import Evaluator
 from lfiw.config import TrainConfig, check, config_to_json, make_config, warnings
 from lfiw.devices import (
@@ -30,13 +38,15 @@ from lfiw.devices import (
 from lfiw.env_config import EnvConfig
 from lfiw.envs import probe_env
 from lfiw.errors import InputError, RunError
+from lfiw.files import sync
 from lfiw.group import place_runs
-from lfiw.host import free_disk, usable_cores, versions
+from lfiw.host import free_disk, source_commit, usable_cores, versions
 from lfiw.learner import program_key, state_bytes
 from lfiw.member import Member
 from lfiw.progress import show_progress
+from lfiw.recovery import start_facts
 from lfiw.replay.uniform import UniformConfig
-from lfiw.runlog import Row, read_metrics, run_folder, write_json
+from lfiw.runlog import Row, read_config, read_evaluations, run_folder, write_config
 from lfiw.trainer import Stopped, Trainer
 
 
@@ -51,7 +61,7 @@ class Run(os.PathLike[str]):
         return str(self.folder)
 
     def evaluations(self) -> list[Row]:
-        return read_metrics(self.folder, "eval")
+        return read_evaluations(self.folder)
 
 
 def train(
@@ -146,9 +156,10 @@ def run_jobs(
     with ExitStack() as locks:
         for team, trainer in zip(teams, trainers, strict=True):
             for job in team:
-                if not job.resumed:
-                    _create(job, trainer)
-                locks.enter_context(locked(job.folder))
+                if job.resumed:
+                    _take_up(job)
+                else:
+                    _create(job, trainer, locks)
         num_workers = usable_cores() if workers is None else workers
         _train_side_by_side(list(zip(teams, trainers, strict=True)), num_workers, console)
     return [Run(job.folder, job.config) for job in jobs]
@@ -173,7 +184,8 @@ def make_teams(jobs: Sequence[Job], devices: Sequence[jax.Device]) -> list[list[
 def lockstep_key(job: Job) -> str:
     """Equal for jobs that can share one loop: they may differ in replay, seeds and scalars."""
     shared = dataclasses.replace(program_key(job.config), replay=UniformConfig())
-    return f"{shared} {job.checkpoint.path.name if job.checkpoint else ''}"
+    facts = job.checkpoint.facts if job.checkpoint else {}
+    return f"{shared} {facts.get('env_steps', 0)} {facts.get('updates', 0)}"
 
 
 def check_disk(needed: int, folders: Sequence[Path]) -> None:
@@ -194,33 +206,53 @@ def refuse_twins(folders: Sequence[Path]) -> None:
 def _refuse_clashes(folders: Sequence[Path]) -> None:
     refuse_twins(folders)
     for folder in folders:
-        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        if folder.exists() and not _is_free(folder):
             raise InputError(
                 f"{folder} already holds a run; choose another --out or --label, or remove it."
             )
 
 
-def _create(job: Job, trainer: Trainer) -> None:
-    """The folder, with everything that decides the bits of its runs."""
+def _is_free(folder: Path) -> bool:
+    """Empty, or left by a start that was killed before anything was decided."""
+    return folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, "config.tmp"}
+
+
+def _create(job: Job, trainer: Trainer, locks: ExitStack) -> None:
+    """The folder, held by this process, with everything that decides the bits of its runs and
+    checkpoint 0: all of it is there before anything is compiled."""
     folder, config = job.folder, job.config
-    shards = place_runs(len(config.seeds), trainer.devices)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        sync(folder.parent)
+        locks.enter_context(locked(folder))
+        _refuse_clashes([folder])  # another process may have been quicker
         content = {
             "config": config_to_json(config),
             "updates_in_call": trainer.call_updates,
             "placement": [
                 {"device": str(shard.device), "seeds": list(config.seeds[shard.runs])}
-                for shard in shards
+                for shard in place_runs(len(config.seeds), trainer.devices)
             ],
             "team": [member.folder.name for member in trainer.members],
             "versions": versions(config.env.backend),
             "hardware": hardware(trainer.devices),
             "command": sys.argv,
+            "commit": source_commit(),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        write_json(folder / "config.json", content)
+        write_config(folder, content)
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror}.") from None
+    save_checkpoint(folder, checkpoint_name(0, 0), start_facts(content), {})
+
+
+def _take_up(job: Job) -> None:
+    """Make the folder ready to go on from the job's checkpoint."""
+    if job.checkpoint is not None:
+        remove_newer(job.checkpoint.path)
+    content = read_config(job.folder)
+    if content["config"] != (config := config_to_json(job.config)):
+        write_config(job.folder, {**content, "config": config})
 
 
 @contextmanager
@@ -303,4 +335,9 @@ def _raise_failures(failures: dict[str, BaseException]) -> None:
     for name, error in failures.items():
         if isinstance(error, InputError | RunError):
             raise RunError(f"{name} stopped: {error}") from error
+        if isinstance(error, OSError):
+            raise RunError(
+                f"{name} stopped: {error.filename or 'a file'} cannot be written or read: "
+                f"{error.strerror}; its last checkpoint is intact."
+            ) from error
         raise error

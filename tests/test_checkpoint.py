@@ -10,27 +10,28 @@ import numpy as np
 import pytest
 
 from lfiw.checkpoint import (
-    Damaged,
     list_checkpoints,
     load_checkpoint,
     locked,
-    manifest_hash,
-    newest_good,
+    remove_newer,
     save_checkpoint,
 )
-from lfiw.errors import InputError, RunError
+from lfiw.errors import Damaged, InputError, RunError
+from lfiw.files import json_hash
+from lfiw.recovery import newest_good, start_facts
 from lfiw.segments import SEGMENT_ROWS, Segments
 
 ARRAYS = {"seed-0.safetensors": {"x": np.arange(6, dtype=np.float32), "count": np.int32(3)}}
 
 
 def save(run: Path, name: str) -> Path:
-    return save_checkpoint(run, name, {"env_steps": int(name)}, ARRAYS)
+    facts = start_facts({"config": {}}) | {"env_steps": int(name)}
+    return save_checkpoint(run, name, facts, ARRAYS)
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     loaded = load_checkpoint(save(tmp_path, "001"))
-    assert loaded.facts == {"env_steps": 1}
+    assert loaded.facts["env_steps"] == 1
     arrays = loaded.arrays["seed-0.safetensors"]
     np.testing.assert_array_equal(arrays["x"], [0, 1, 2, 3, 4, 5])
     assert arrays["count"].shape == ()
@@ -40,13 +41,31 @@ def test_the_two_newest_are_kept_and_the_newest_is_used(tmp_path: Path) -> None:
     for name in ("001", "002", "003"):
         save(tmp_path, name)
     assert [path.name for path in list_checkpoints(tmp_path)] == ["003", "002"]
-    checkpoint, complaints = newest_good(tmp_path)
+    checkpoint, complaints = newest_good(tmp_path, 1)
     assert checkpoint is not None
     assert (checkpoint.facts["env_steps"], complaints) == (3, [])
 
 
+def test_what_is_committed_is_never_overwritten(tmp_path: Path) -> None:
+    """A run that is stopped twice at one step has two checkpoints of that step."""
+    for _ in range(3):
+        save(tmp_path, "005")
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["005-002", "005-001"]
+    save(tmp_path, "006")
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["006", "005-002"]
+
+
+def test_damaged_newer_checkpoints_are_removed_when_an_older_one_is_taken_up(
+    tmp_path: Path,
+) -> None:
+    """Else they would count among those that are kept."""
+    older, newer = save(tmp_path, "001"), save(tmp_path, "002")
+    remove_newer(older)
+    assert list_checkpoints(tmp_path) == [older] and not newer.exists()
+
+
 def test_run_without_checkpoint_starts_anew(tmp_path: Path) -> None:
-    assert newest_good(tmp_path) == (None, [])
+    assert newest_good(tmp_path, 1) == (None, [])
 
 
 @pytest.mark.parametrize("file", ["seed-0.safetensors", "manifest.json"])
@@ -63,7 +82,7 @@ def test_every_flipped_byte_and_every_cut_is_seen(tmp_path: Path, file: str) -> 
             path.write_bytes(damaged)
             with pytest.raises(Damaged, match=file):
                 load_checkpoint(path.parent)
-            checkpoint, complaints = newest_good(tmp_path)
+            checkpoint, complaints = newest_good(tmp_path, 1)
             assert checkpoint is not None
             assert checkpoint.facts["env_steps"] == 1
             assert file in complaints[0]
@@ -73,7 +92,7 @@ def test_no_intact_checkpoint_stops_with_a_sentence(tmp_path: Path) -> None:
     path = save(tmp_path, "001")
     (path / "seed-0.safetensors").unlink()
     with pytest.raises(InputError, match="no intact checkpoint"):
-        newest_good(tmp_path)
+        newest_good(tmp_path, 1)
 
 
 def test_unfinished_checkpoint_is_not_one(tmp_path: Path) -> None:
@@ -85,7 +104,7 @@ def test_unfinished_checkpoint_is_not_one(tmp_path: Path) -> None:
 def rewrite_manifest(path: Path, change: dict[str, object]) -> None:
     """A manifest whose own hash is right: somebody made it on purpose."""
     manifest = json.loads((path / "manifest.json").read_text()) | change
-    manifest["sha256"] = manifest_hash(manifest)
+    manifest["sha256"] = json_hash(manifest)
     (path / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -108,7 +127,7 @@ def test_links_pickles_and_huge_files_are_refused(tmp_path: Path) -> None:
     file.unlink()
     with file.open("wb") as sparse:
         sparse.truncate(2**40)
-    with pytest.raises(Damaged, match="more than its manifest allows"):
+    with pytest.raises(Damaged, match="more than the 156 that it may have"):
         load_checkpoint(path)
     file.write_bytes(b"\x80\x04" + content[2:])  # how a pickle starts
     with pytest.raises(Damaged, match="hash"):
@@ -122,7 +141,7 @@ def test_disk_error_leaves_the_checkpoint_before(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="intact"):
         save(tmp_path, "002")
     assert not list((tmp_path / "checkpoints").glob(".writing-*"))
-    checkpoint, _ = newest_good(tmp_path)
+    checkpoint, _ = newest_good(tmp_path, 1)
     assert checkpoint is not None
     assert checkpoint.facts["env_steps"] == 1
 

@@ -12,7 +12,16 @@ import lfiw.group
 from lfiw.agents.sac import SacConfig
 from lfiw.checkpoint import Damaged
 from lfiw.config import TrainConfig
-from lfiw.group import Group, Shard, Team, place_runs, ring_rows
+from lfiw.group import (
+    CPU_OPTIONS,
+    DETERMINISTIC_OPTIONS,
+    GPU_OPTIONS,
+    Group,
+    Shard,
+    Team,
+    place_runs,
+    ring_rows,
+)
 from lfiw.learner import traced_settings
 from lfiw.policy import NumpyPolicy
 from lfiw.replay.lfiw import LfiwConfig
@@ -83,6 +92,12 @@ def batched(scalars: list[dict[str, float]]) -> Trained:
         patch.setattr(lfiw.group, "GPU_OPTIONS", lfiw.group.CPU_OPTIONS)
         group = Group(make_config(SEEDS), SPEC, fake_devices("gpu", 1), scalars)
     return train(group, ROWS)
+
+
+def test_options_are_known_to_the_compiler() -> None:
+    """Also those for a GPU, which a CPU ignores; an unknown name would raise."""
+    for options in (CPU_OPTIONS, GPU_OPTIONS, DETERMINISTIC_OPTIONS):
+        assert jax.jit(lambda x: x + 1, compiler_options=options)(1.0) == 2.0
 
 
 def test_cpu_devices_take_runs_in_turn() -> None:

@@ -1,68 +1,25 @@
 """A run that was killed and resumed ends with the bits of one that was not."""
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from trainings import ENV, HANG_GUARD, command, contents, kill_in_training, rows, train_command
 
 import lfiw
 from lfiw.checkpoint import list_checkpoints
+from lfiw.curves import read_curves
 from lfiw.errors import InputError
-from lfiw.group import ring_counter
+from lfiw.evaluate import evaluate_run
+from lfiw.group import ring_counter, saved_array
 from lfiw.resume import resume
+from lfiw.runlog import write_config
 from lfiw.training import check_disk
-
-ENV = "environments:make_point"
-TIME_FIELDS = {"wall_seconds", "steps_per_second"}
-HANG_GUARD = 240  # seconds; only against a hang
-SETTINGS = (
-    *("learning_starts=100", "random_env_steps=100", "batch_size=16", "buffer_size=600"),
-    *("agent.hidden_sizes=16,16", "replay.hidden_sizes=16,16", "replay.fast_size=60"),
-    *("replay.warmup_env_steps=200", "replay.sampling=per", "phase_env_steps=70"),
-    *("updates_per_call=10", "eval_every_env_steps=300", "eval_episodes=2"),
-    "checkpoint.every_env_steps=200",
-)
-# LFIW on top of PER has every kind of state that a strategy keeps.
-TRAIN = ("--agent", "sac,td3", "--replay", "lfiw", "--num-seeds", "2", "--env-steps", "1500")
-
-
-def command(*arguments: str, out: Path) -> subprocess.Popen[str]:
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    cache = str(out.parent / "cache")
-    return subprocess.Popen(
-        [sys.executable, "-m", "lfiw.cli", *arguments],
-        env=os.environ | {"PYTHONPATH": path, "XDG_CACHE_HOME": cache},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def train_command(out: Path) -> subprocess.Popen[str]:
-    return command("train", ENV, "--out", str(out), *TRAIN, "--set", *SETTINGS, out=out)
-
-
-def rows(run: Path) -> list[dict[str, Any]]:
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    return [
-        {name: value for name, value in json.loads(line).items() if name not in TIME_FIELDS}
-        for line in lines
-    ]
-
-
-def contents(run: Path) -> dict[str, bytes]:
-    """Policies, snapshots, the ring and the last checkpoint's arrays, byte by byte."""
-    files = [*run.glob("policies/*"), *run.glob("snapshots/*/*"), *run.glob("ring/*/*")]
-    files += list(list_checkpoints(run)[0].glob("*.safetensors"))
-    return {str(file.relative_to(run)): file.read_bytes() for file in files}
 
 
 def test_killed_again_and_again_the_run_ends_the_same(tmp_path: Path) -> None:
@@ -85,33 +42,20 @@ def test_killed_again_and_again_the_run_ends_the_same(tmp_path: Path) -> None:
         assert contents(folder / method) == contents(expected / method), method
 
 
-def kill_in_training(
-    process: subprocess.Popen[str], folder: Path, number: int, rng: random.Random
-) -> None:
-    """Send a signal some way into training, at a moment that no test controls."""
-    logs = [*folder.glob("*/metrics.jsonl")]
-    before = sum(log.stat().st_size for log in logs if log.exists())
-    guard = time.monotonic() + HANG_GUARD
-    while process.poll() is None and time.monotonic() < guard:
-        size = sum(log.stat().st_size for log in folder.glob("*/metrics.jsonl"))
-        if size > before + 2000:
-            break
-        time.sleep(0.05)
-    time.sleep(rng.uniform(0, 0.4))
-    process.send_signal(number)
-    process.communicate(timeout=HANG_GUARD)
-    if number != signal.SIGKILL and process.returncode != 0:
-        assert process.returncode == 130
+SETTINGS = {
+    **{"learning_starts": 50, "random_env_steps": 50, "batch_size": 16, "env_steps": 200},
+    **{"agent.hidden_sizes": (8, 8), "phase_env_steps": 50, "updates_per_call": 10},
+    **{"eval_every_env_steps": 100, "eval_episodes": 1},
+}
+
+
+def train(out: Path, replay: str = "uniform", **settings: Any) -> Path:
+    return lfiw.train(ENV, "sac", replay, out=out, quiet=True, **SETTINGS | settings).folder
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("finished")
-    settings = {
-        **{"learning_starts": 50, "random_env_steps": 50, "batch_size": 16, "env_steps": 200},
-        **{"agent.hidden_sizes": (8, 8), "phase_env_steps": 50, "updates_per_call": 10},
-    }
-    return lfiw.train(ENV, "sac", "uniform", out=out, quiet=True, **settings).folder
+    return train(tmp_path_factory.mktemp("finished"))
 
 
 def test_extended_run_goes_on(finished: Path) -> None:
@@ -137,16 +81,91 @@ def test_extended_ring_goes_on_where_it_ended(finished: Path) -> None:
     assert [ring_counter(f"replay.{name}", 500, 360) for name in ("head", "size")] == [140, 360]
 
 
-def test_other_versions_are_refused_with_the_list(finished: Path) -> None:
+def everything(run: Path) -> dict[str, bytes]:
+    files = [path for path in run.rglob("*") if path.is_file()]
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+def test_finished_run_is_left_alone(finished: Path) -> None:
+    before = everything(finished)
+    (run,) = resume([finished], quiet=True)
+    assert run.folder == finished
+    assert everything(finished) == before
+
+
+def test_seeds_are_added(finished: Path, tmp_path: Path) -> None:
+    """They are those of a run of their own, every command sees them, and the files of the seeds
+    that were there stay as they are. Adding them again changes nothing."""
+    run = train(tmp_path / "run")
+    before = everything(run)
+    resume([run], seeds=(0, 5, 3), quiet=True)
+    after = everything(run)
+    assert {name: content for name, content in after.items() if "added/" not in name} == before
+    alone = train(tmp_path / "alone", seeds=(3, 5))
+    for seed in (3, 5):
+        added, own = lfiw.load_policy(run, seed), lfiw.load_policy(alone, seed)
+        assert added.arrays.keys() == own.arrays.keys()
+        for name, array in added.arrays.items():
+            np.testing.assert_array_equal(array, own.arrays[name])
+    assert read_curves(run).seeds == (0, 3, 5)
+    assert [row["seed"] for row in evaluate_run(run, episodes=1)] == [0, 5, 3]
+    resume([tmp_path / "run"], seeds=(3, 5), quiet=True)
+    assert everything(run) == after
+
+
+def test_prioritised_run_is_extended_beyond_its_ring(tmp_path: Path) -> None:
+    """The priorities stay at their slots; the sums above them are those of the larger tree."""
+    run = train(tmp_path, "per")
+    name = "learner.replay.tree[1]"
+    before = load_file(list_checkpoints(run)[0] / "seed-0.safetensors")[name]
+    assert before.shape == (256,) and np.all(before[:200] > 0) and np.all(before[200:] == 0)
+    resume([run], env_steps=400, quiet=True)
+    arrays = load_file(list_checkpoints(run)[0] / "seed-0.safetensors")
+    assert arrays[name].shape == (512,) and np.all(arrays[name][:400] > 0)
+    sums = arrays[name].reshape(-1, 128).sum(axis=1)
+    np.testing.assert_allclose(arrays["learner.replay.tree[0]"][:4], sums, rtol=1e-5)
+    assert rows(run)[-1]["env_steps"] == 400
+
+
+def test_sum_tree_grows_also_by_a_level() -> None:
+    leaves = np.where(np.arange(16_384) < 16_300, 1.0, 0.0).astype(np.float32)
+    saved = {"replay.tree[0]": leaves.reshape(-1, 128).sum(axis=1), "replay.tree[1]": leaves}
+    grown = [saved_array(f"replay.tree[{level}]", saved, 20_000) for level in range(3)]
+    assert [level.shape for level in grown] == [(128,), (256,), (20_096,)]
+    assert [float(level.sum()) for level in grown] == [16_300] * 3
+    np.testing.assert_array_equal(grown[0][:2], [16_300, 0])
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value", "words"),
+    [
+        ("versions", "numpy", "1.0", r"versions.numpy 1\.0 then"),
+        ("hardware", "cpu", "another", "hardware.cpu another then"),
+        ("config", "batch_size", 17, "config.batch_size 16 then, 17 now"),
+        ("config", "seeds", [0, 1], r"config.seeds \[0\] then, \[0, 1\] now"),
+    ],
+)
+def test_other_conditions_are_refused_with_the_list(
+    finished: Path, part: str, name: str, value: Any, words: str
+) -> None:
     path = finished / "config.json"
     original = path.read_text()
     content = json.loads(original)
-    content["versions"]["numpy"] = "1.0"
-    content["hardware"]["cpu"] = "another"
-    path.write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"numpy 1\.0 then.*cpu another then"):
+    content[part][name] = value
+    write_config(finished, content)
+    with pytest.raises(InputError, match=words):
         resume([finished], quiet=True)
-    resume([finished], allow_inexact=True, quiet=True)
+    if part != "config":
+        resume([finished], allow_inexact=True, quiet=True)
+    path.write_text(original)
+
+
+def test_damaged_configuration_is_refused(finished: Path) -> None:
+    path = finished / "config.json"
+    original = path.read_text()
+    path.write_text(original.replace('"command": [', '"command": ["x", '))
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        resume([finished], quiet=True)
     path.write_text(original)
 
 

@@ -209,7 +209,7 @@ def test_folder_without_a_log_is_refused(tmp_path: Path) -> None:
         (None, "is not a run folder"),
         (b"{", "is damaged"),
         (b"\xff\xfe", "is damaged"),
-        (b"[]", "is not the configuration of a run"),
+        (b"[]", "is damaged"),
         (b"{}", "is not the configuration of a run"),
     ],
 )

@@ -13,12 +13,22 @@ import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lfiw.paper.chain import FloatArray, stationary_distribution
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, as in the chain's figure, one line for each distribution.
+LINES: tuple[dict[str, Any], ...] = (
+    {"color": "#0072B2", "linestyle": "-"},
+    {"color": "#D55E00", "linestyle": "--"},
+    {"color": "#000000", "linestyle": ":"},
+    {"color": "#009E73", "linestyle": "-."},
+)
 TOLERANCE = 1e-9  # rounding allowed on a factor before it counts as larger than its bound
 
 
@@ -164,8 +174,35 @@ def summarise_theorem(result: TheoremResult) -> dict[str, Any]:
     }
 
 
-def save_theorem(result: TheoremResult, folder: Path) -> Path:
+def draw_theorem(result: TheoremResult) -> "Figure":
+    """The exact factors of all MDPs in rising order: near the bounds, and all."""
+    from matplotlib.figure import Figure
+
+    discount = result.config.discount
+    bounds = {r"$\gamma$": discount, r"$\sqrt{\gamma}$": discount**0.5}
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    near, whole = figure.subplots(1, 2)
+    for axes in (near, whole):
+        for (name, factors), style in zip(result.exact.items(), LINES, strict=True):
+            share = np.arange(1, len(factors) + 1) / len(factors)
+            axes.plot(share, np.sort(factors), linewidth=2, label=f"d {name}", **style)
+        for bound in bounds.values():
+            axes.axhline(bound, color="0.6", linewidth=1, zorder=0)
+        axes.set_xlabel("share of the random MDPs")
+        axes.spines[["top", "right"]].set_visible(False)
+    for label, bound in bounds.items():
+        near.annotate(label, (0, bound), va="bottom")
+    room = 0.2 * (discount**0.5 - discount)
+    near.set_ylim(discount - room, discount**0.5 + room)
+    near.set_ylabel("largest contraction factor")
+    whole.set_yscale("log")
+    whole.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def save_theorem(result: TheoremResult, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "theorem.json"
-    path.write_text(json.dumps(summarise_theorem(result), indent=2) + "\n")
-    return path
+    paths = [folder / "theorem.json", folder / "theorem.png"]
+    paths[0].write_text(json.dumps(summarise_theorem(result), indent=2) + "\n")
+    draw_theorem(result).savefig(paths[1], dpi=150)
+    return paths

@@ -27,6 +27,11 @@ def init_tree(capacity: int) -> SumTree:
     return tuple(jnp.zeros((size,), jnp.float32) for size in reversed(sizes))
 
 
+def grow_tree(leaves: Array, capacity: int) -> SumTree:
+    """A tree for more slots, with the priorities of another one's leaves in its first."""
+    return set_priorities(init_tree(capacity), jnp.arange(leaves.shape[0]), leaves)
+
+
 def total(tree: SumTree) -> Array:
     return jnp.sum(tree[0])
 

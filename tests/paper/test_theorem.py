@@ -124,7 +124,9 @@ def test_other_sizes_and_discounts_agree(discount: float) -> None:
 
 
 def test_saved_file(measured: TheoremResult, tmp_path: Path) -> None:
-    saved = json.loads(save_theorem(measured, tmp_path / "new").read_text())
+    json_path, png_path = save_theorem(measured, tmp_path / "new")
+    assert png_path.read_bytes().startswith(b"\x89PNG")
+    saved = json.loads(json_path.read_text())
     assert (tmp_path / "new" / "theorem.json").exists()
     assert saved["settings"]["discount"] == 0.9
     assert saved["largest_factor"]["stationary"] == pytest.approx(0.9)

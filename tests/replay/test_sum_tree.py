@@ -28,12 +28,12 @@ def make_tree(priorities: Any, capacity: int | None = None) -> SumTree:
 
 
 @cache
-def uniforms() -> jax.Array:
-    return jax.random.uniform(jax.random.key(0), (DRAWS,))
+def uniforms(seed: int = 0) -> jax.Array:
+    return jax.random.uniform(jax.random.key(seed), (DRAWS,))
 
 
-def draw_counts(tree: SumTree) -> np.ndarray:
-    slots = np.asarray(find(tree, uniforms()))
+def draw_counts(tree: SumTree, seed: int = 0) -> np.ndarray:
+    slots = np.asarray(find(tree, uniforms(seed)))
     return np.bincount(slots, minlength=len(tree[-1]))
 
 
@@ -48,7 +48,7 @@ def assert_sums(tree: SumTree) -> None:
 
 def assert_proportional(counts: np.ndarray, priorities: np.ndarray) -> None:
     """By chi-square, where at least five draws are expected; zero priorities are never drawn."""
-    expected = DRAWS * priorities / priorities.sum()
+    expected = counts.sum() * priorities / priorities.sum()
     assert counts[: len(priorities)][priorities == 0].sum() == 0
     assert counts[len(priorities) :].sum() == 0
     counts, often = counts[: len(priorities)], expected >= 5
@@ -109,6 +109,22 @@ def test_draws_are_proportional(priorities: np.ndarray) -> None:
     tree = make_tree(priorities)
     assert_sums(tree)
     assert_proportional(draw_counts(tree), priorities)
+
+
+@pytest.mark.faults
+def test_a_million_draws_are_proportional_after_wrapping_around() -> None:
+    """Priorities of all magnitudes, a tenth of them zero, each written anew three times."""
+    rng = np.random.default_rng(0)
+    tree = init_tree(20_000)
+    for _ in range(3):
+        priorities = 10.0 ** rng.uniform(-8, 8, 20_000)
+        priorities[rng.random(20_000) < 0.1] = 0.0
+        priorities = priorities.astype(np.float32)
+        for slots in np.array_split(np.arange(20_000), 40):
+            tree = write(tree, slots, priorities[slots])
+    counts = sum(draw_counts(tree, seed) for seed in range(9))
+    assert np.sum(counts) > 1e6
+    assert_proportional(np.asarray(counts), np.asarray(priorities, np.float64))
 
 
 def test_draws_are_proportional_over_three_levels() -> None:

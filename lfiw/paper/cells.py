@@ -1,0 +1,141 @@
+"""What an experiment is made of: methods on tasks, and the scale at which they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lfiw.config import TrainConfig, make_config
+from lfiw.runlog import run_folder, stopped_seeds
+from lfiw.settings import override, walk
+from lfiw.training import Run
+
+# The paper's tasks and lengths, as today's versions. Ant-v5 with its own observation of 105
+# numbers, which includes contact forces.
+TASKS = {
+    "Hopper-v5": 1_000_000,
+    "Walker2d-v5": 1_000_000,
+    "HalfCheetah-v5": 1_000_000,
+    "Ant-v5": 1_000_000,
+    "Humanoid-v5": 5_000_000,
+}
+
+# Settings that shrink with the length of a run, and those that shrink with its networks.
+COUNTED_IN_ENV_STEPS = {
+    "env_steps",
+    "buffer_size",
+    "random_env_steps",
+    "learning_starts",
+    "eval_every_env_steps",
+    "replay.fast_size",
+    "replay.warmup_env_steps",
+    "replay.min_window",
+}
+COUNTED_IN_UNITS = {"agent.hidden_sizes", "replay.hidden_sizes"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one task; all its seeds are one run folder."""
+
+    task: str
+    agent: str
+    replay: str
+    label: str = ""  # what sets it apart from the plain method
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        return "-".join(filter(None, (self.agent, self.replay, self.label)))
+
+
+@dataclass(frozen=True)
+class Scale:
+    num_seeds: int
+    steps: float  # share of what is counted in environment steps
+    units: float  # share of the networks' hidden units
+    settings: Mapping[str, Any]  # what does not follow from these shares
+
+
+SCALES = {
+    "smoke": Scale(
+        num_seeds=2,
+        steps=1 / 500,
+        units=1 / 8,
+        settings={
+            "env_steps": 2000,
+            "batch_size": 32,
+            "phase_env_steps": 100,
+            "random_env_steps": 200,
+            "learning_starts": 200,
+            "eval_every_env_steps": 200,
+            "eval_episodes": 1,
+        },
+    ),
+    "small": Scale(
+        num_seeds=3,
+        steps=1 / 10,
+        units=1,
+        settings={"random_env_steps": 1000, "learning_starts": 1000, "eval_every_env_steps": 2000},
+    ),
+    # The paper's phases of 1000 steps; fewer and longer calls keep a GPU busy.
+    "paper": Scale(
+        num_seeds=5, steps=1, units=1, settings={"phase_env_steps": 1000, "updates_per_call": 200}
+    ),
+}
+
+
+def config_of(cell: Cell, scale: Scale) -> TrainConfig:
+    config = make_config(
+        cell.task,
+        cell.agent,
+        cell.replay,
+        seeds=range(scale.num_seeds),
+        env_steps=TASKS[cell.task],
+        **cell.settings,
+    )
+    for name, _, value in walk(config):
+        if name in COUNTED_IN_ENV_STEPS:
+            config = override(config, name, max(1, round(value * scale.steps)))
+        elif name in COUNTED_IN_UNITS:
+            sizes = tuple(max(1, round(size * scale.units)) for size in value)
+            config = override(config, name, sizes)
+    for name, value in scale.settings.items():
+        config = override(config, name, value)
+    return config
+
+
+def run_of(cell: Cell, config: TrainConfig, out: Path) -> Run:
+    """Where the cell's run is, or will be: experiments with the same cell share it."""
+    return Run(run_folder(out, cell.task, f"{cell.agent}-{cell.replay}", cell.label), config)
+
+
+def live_seeds(run: Run) -> list[int]:
+    """The seeds that were not stopped for numbers that were not finite."""
+    stopped = stopped_seeds(run.folder)
+    return [seed for seed in run.config.seeds if seed not in stopped]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What an analysis is given: finished runs, and where its files go."""
+
+    name: str
+    scale: str
+    out: Path
+    runs: Sequence[Run]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    title: str
+    shows: str
+    analyse: Callable[[Study], list[Path]]
+    cells: tuple[Cell, ...] = ()
+    tasks: tuple[str, ...] = tuple(TASKS)  # those of the paper; others are run when asked for
+    smoke_tasks: tuple[str, ...] = tuple(TASKS)  # those that do not take too long there
+
+    def default_tasks(self, scale: str) -> set[str]:
+        return set(self.tasks) & set(self.smoke_tasks if scale == "smoke" else self.tasks)

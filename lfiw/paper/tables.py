@@ -1,0 +1,181 @@
+"""Tables and figures from the logs of finished runs: Table 1, the ablations, the side notes."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from lfiw.curves import Curves, read_curves
+from lfiw.errors import InputError
+from lfiw.markdown import markdown_table
+from lfiw.paper.cells import Study
+from lfiw.paper.published import published
+from lfiw.paper.table1 import paper_form
+from lfiw.plot import COLOURS, plot_curves
+from lfiw.runlog import read_metrics, write_json
+from lfiw.settings import walk
+from lfiw.training import Run
+
+MEASURES = {"max": Curves.maximum, "final": Curves.final, "area": Curves.area}
+DIAGNOSTICS = ("balanced_accuracy", "effective_sample_size")
+PARTS_OF_TRAINING = 10  # over which the side notes average their diagnostics
+
+
+def summary(curves: Curves) -> dict[str, Any]:
+    """Each measure's mean and standard deviation over seeds."""
+    return {
+        "env": curves.env,
+        "method": curves.method,
+        "seeds": list(curves.seeds),
+        "env_steps": int(curves.env_steps[-1]),
+        "evaluations": len(curves.env_steps),
+        **{
+            name: {"mean": float(measure(curves).mean()), "std": float(measure(curves).std())}
+            for name, measure in MEASURES.items()
+        },
+    }
+
+
+def spread_text(numbers: dict[str, float] | None) -> str:
+    return f"{numbers['mean']:,.0f} ± {numbers['std']:,.0f}" if numbers else ""
+
+
+def write_rows(rows: Sequence[dict[str, Any]], stem: Path) -> list[Path]:
+    """The same table as CSV, with plain numbers, and as Markdown, for people."""
+    paths = [stem.with_suffix(".csv"), stem.with_suffix(".md")]
+    spreads = [name for name in rows[0] if any(isinstance(row[name], dict) for row in rows)]
+    plain = [name for name in rows[0] if name not in (*spreads, "seeds", "evaluations")]
+    with paths[0].open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        parts = [f"{name}_{part}" for name in spreads for part in ("mean", "std")]
+        writer.writerow([*plain, "num_seeds", *parts])
+        for row in rows:
+            numbers = [(row[name] or {}).get(p) for name in spreads for p in ("mean", "std")]
+            writer.writerow([*(row[name] for name in plain), len(row["seeds"]), *numbers])
+    cells = [
+        [*(str(row[name]) for name in plain), str(len(row["seeds"]))]
+        + [spread_text(row[name]) for name in spreads]
+        for row in rows
+    ]
+    paths[1].write_text(markdown_table([*plain, "seeds", *spreads], cells), encoding="utf-8")
+    return paths
+
+
+def analyse_table1(study: Study) -> list[Path]:
+    """The table, beside the published numbers, and the curves of Figures 2 and 3."""
+    curves = [read_curves(run.folder) for run in study.runs]
+    rows = []
+    for curve in curves:
+        paper = published(curve.env, curve.method)
+        rows.append(summary(curve) | {"paper_max": paper._asdict() if paper else None})
+    stem = study.out / study.name
+    write_json(stem.with_suffix(".json"), {"scale": study.scale, "rows": rows})
+    files = write_rows(rows, stem)
+    cells = {(curve.env, curve.method): curve for curve in curves}
+    stem.with_suffix(".md").write_text(paper_form(cells), encoding="utf-8")
+    return [stem.with_suffix(".json"), *files, plot_curves(curves, stem.with_suffix(".png"))]
+
+
+def analyse_ablation(study: Study, setting: str) -> list[Path]:
+    """Final, maximum and area by the value of one setting."""
+
+    def value_of(run: Run) -> Any:
+        value = {name: value for name, _, value in walk(run.config)}.get(setting)
+        if value is None:
+            raise InputError(f"{run.folder} has no setting {setting}.")
+        return value[0] if isinstance(value, tuple) else value
+
+    runs = sorted(study.runs, key=value_of)
+    short = setting.rpartition(".")[2]
+    curves = [
+        replace(read_curves(run.folder), method=f"{short} = {value_of(run):,g}") for run in runs
+    ]
+    values = [value_of(run) for run in runs]
+    rows = [{short: value} | summary(c) for value, c in zip(values, curves, strict=True)]
+    stem = study.out / study.name
+    write_json(stem.with_suffix(".json"), {"scale": study.scale, "setting": setting, "rows": rows})
+    files = write_rows(rows, stem)
+    return [stem.with_suffix(".json"), *files, plot_curves(curves, stem.with_suffix(".png"))]
+
+
+def over_training(run: Run, name: str) -> list[float | None]:
+    """A diagnostic's mean over seeds in each part of training; None before it exists."""
+    parts: list[list[float]] = [[] for _ in range(PARTS_OF_TRAINING)]
+    for row in read_metrics(run.folder, "train"):
+        if row.get(name) is not None:
+            part = (row["env_steps"] - 1) * PARTS_OF_TRAINING // run.config.env_steps
+            parts[part].append(row[name])
+    return [float(np.mean(part)) if part else None for part in parts]
+
+
+def mean_returns(curves: Curves, env_steps: int) -> list[float | None]:
+    """The mean return over seeds in each part of training."""
+    part = (curves.env_steps - 1) * PARTS_OF_TRAINING // env_steps
+    mean = curves.returns.mean(axis=0)
+    means = [mean[part == index] for index in range(PARTS_OF_TRAINING)]
+    return [float(values.mean()) if len(values) else None for values in means]
+
+
+def plateau(uniform: Run, weighted: Run) -> dict[str, Any]:
+    """What the weights see and what they gain, by part of training."""
+    plain, lfiw = (
+        mean_returns(read_curves(run.folder), run.config.env_steps) for run in (uniform, weighted)
+    )
+    gains = [None if a is None or b is None else b - a for a, b in zip(plain, lfiw, strict=True)]
+    steps = weighted.config.env_steps
+    ends = [steps * (part + 1) // PARTS_OF_TRAINING for part in range(PARTS_OF_TRAINING)]
+    return {
+        "env": weighted.config.env.id,
+        "agent": weighted.config.agent.name,
+        "env_steps": ends,
+        **{name: over_training(weighted, name) for name in DIAGNOSTICS},
+        "return_uniform": plain,
+        "return_lfiw": lfiw,
+        "gain": gains,
+    }
+
+
+def draw_plateaus(plateaus: Sequence[dict[str, Any]], path: Path) -> Path:
+    figure = Figure(figsize=(6.4 * len(plateaus), 6), layout="constrained")
+    panels = figure.subplots(2, len(plateaus), squeeze=False, sharex="col")
+    for (upper, lower), shown in zip(panels.T, plateaus, strict=True):
+        for name, colour in zip(DIAGNOSTICS, COLOURS, strict=False):
+            numbers = np.array(shown[name], float)
+            upper.plot(shown["env_steps"], numbers, "o-", color=colour, label=name)
+        upper.set(title=f"{shown['env']}, {shown['agent']} + LFIW", ylim=(0, 1.02))
+        upper.legend(frameon=False)
+        lower.axhline(0, color="0.5", linewidth=1)
+        lower.plot(shown["env_steps"], np.array(shown["gain"], float), "o-", color=COLOURS[2])
+        lower.set(xlabel="environment steps", ylabel="return of LFIW less that of uniform")
+        for axes in (upper, lower):
+            axes.grid(alpha=0.25)
+            axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+    return path
+
+
+def analyse_side_notes(study: Study) -> list[Path]:
+    """Weights on the policy too, PER x LFIW, and what the weights see beside what they gain."""
+    curves = [read_curves(run.folder) for run in study.runs]
+    rows = [summary(curve) for curve in curves]
+    by_name = {(run.config.env.id, run.folder.name): run for run in study.runs}
+    plateaus = [
+        plateau(by_name[env, f"{agent}-uniform"], run)
+        for (env, name), run in by_name.items()
+        if name == f"{(agent := run.config.agent.name)}-lfiw"
+        and (env, f"{agent}-uniform") in by_name
+    ]
+    stem = study.out / study.name
+    content = {"scale": study.scale, "rows": rows, "over_training": plateaus}
+    write_json(stem.with_suffix(".json"), content)
+    files = [stem.with_suffix(".json"), *write_rows(rows, stem)]
+    files.append(plot_curves(curves, stem.with_suffix(".png")))
+    if plateaus:
+        files.append(draw_plateaus(plateaus, study.out / f"{study.name}-over-training.png"))
+    return files

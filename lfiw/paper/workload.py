@@ -1,0 +1,108 @@
+"""What an experiment takes before it is started: runs, memory, and a rough time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+
+from lfiw.bench.learner import update_flops
+from lfiw.devices import check_memory, choose_devices, memory_of, prepare_jax
+from lfiw.envs import probe_env
+from lfiw.host import usable_cores
+from lfiw.learner import state_bytes
+from lfiw.progress import duration
+from lfiw.runlog import read_metrics
+from lfiw.training import Run
+from lfiw.types import EnvSpec
+
+MEMORY_SHARE = 0.8  # of what is free; the rest is for programs and batches
+
+# Assumptions of the estimate, from docs/performance.md: an H200 with 16 cores, and cores that
+# reach about half of their measured peak beside the environments.
+GPU_STEPS_PER_SECOND = 34_000  # over many runs, where the device is the limit
+GPU_STEPS_PER_SECOND_OF_A_RUN = 1000  # of few runs, where latency is
+CPU_FLOP_PER_SECOND = 80e9  # of a core
+CPU_SECONDS_PER_UPDATE = 3e-4  # what is no matrix product
+CPU_SECONDS_PER_ENV_STEP = 2e-4
+CPU_SECONDS_TO_COMPILE = 8
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The runs that are left to train, in rounds, and what they take."""
+
+    rounds: list[list[Run]]
+    seconds: float
+    platform: str
+    memory_line: str  # of the largest round
+
+    def sentence(self) -> str:
+        count = "one round" if len(self.rounds) == 1 else f"{len(self.rounds)} rounds"
+        cores = f"{usable_cores()} CPU cores" if self.platform == "cpu" else "the GPU"
+        return (
+            f"In {count} on {cores}: about {duration(self.seconds)} (a rough estimate); "
+            f"{self.memory_line}."
+        )
+
+
+def measure(pending: Sequence[Run], devices: str | None) -> Workload:
+    """Raises a sentence where a run cannot fit."""
+    prepare_jax()
+    chosen = choose_devices(devices)
+    envs = {repr(run.config.env): run.config.env for run in pending}
+    specs = {name: probe_env(env)[0] for name, env in envs.items()}
+    sizes = {
+        run.folder: len(run.config.seeds) * state_bytes(run.config, specs[repr(run.config.env)])
+        for run in pending
+    }
+    rounds = make_rounds(pending, sizes, int(MEMORY_SHARE * memory_of(chosen)))
+    largest = max(sum(sizes[run.folder] for run in group) for group in rounds)
+    return Workload(
+        rounds,
+        seconds=sum(estimate_seconds(group, specs, chosen) for group in rounds),
+        platform=chosen[0].platform,
+        memory_line=check_memory(largest, chosen),
+    )
+
+
+def make_rounds(runs: Sequence[Run], sizes: Mapping[Path, int], budget: int) -> list[list[Run]]:
+    """The runs of one task train side by side, as many at once as memory holds."""
+    rounds: list[list[Run]] = []
+    used = 0
+    for run in runs:
+        size = sizes[run.folder]
+        if rounds and rounds[-1][0].config.env == run.config.env and used + size <= budget:
+            rounds[-1].append(run)
+            used += size
+        else:
+            rounds.append([run])
+            used = size
+    return rounds
+
+
+def steps_left(run: Run) -> int:
+    """Environment steps of all its seeds that no evaluation has reached yet."""
+    done = 0
+    if (run.folder / "metrics.jsonl").is_file():
+        done = max((row["env_steps"] for row in read_metrics(run.folder, "eval")), default=0)
+    return len(run.config.seeds) * max(0, run.config.env_steps - done)
+
+
+def estimate_seconds(
+    runs: Sequence[Run], specs: dict[str, EnvSpec], devices: Sequence[jax.Device]
+) -> float:
+    if devices[0].platform != "cpu":
+        num_runs = sum(len(run.config.seeds) for run in runs)
+        rate = min(GPU_STEPS_PER_SECOND, GPU_STEPS_PER_SECOND_OF_A_RUN * num_runs) * len(devices)
+        return sum(map(steps_left, runs)) / rate
+    total = 0.0
+    for run in runs:
+        flops = update_flops(run.config, specs[repr(run.config.env)])
+        per_update = flops / CPU_FLOP_PER_SECOND + CPU_SECONDS_PER_UPDATE
+        per_step = run.config.updates_per_env_step * per_update + CPU_SECONDS_PER_ENV_STEP
+        programs = min(len(run.config.seeds), len(devices))  # one for each device
+        total += steps_left(run) * per_step + programs * CPU_SECONDS_TO_COMPILE
+    return total / len(devices)

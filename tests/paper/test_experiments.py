@@ -1,0 +1,133 @@
+"""The experiments are data: their numbers are the paper's."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lfiw.config import TrainConfig, check, config_to_json, warnings
+from lfiw.paper.cells import SCALES, TASKS, Cell, config_of, run_of
+from lfiw.paper.experiments import EXPERIMENTS
+from lfiw.paper.table1 import PLANNED
+
+PAPER = SCALES["paper"]
+
+
+def cells(name: str, task: str | None = None) -> list[Cell]:
+    return [cell for cell in EXPERIMENTS[name].cells if task in (None, cell.task)]
+
+
+def paper_config(name: str, task: str, method: str) -> TrainConfig:
+    (cell,) = [cell for cell in cells(name, task) if cell.method == method]
+    return config_of(cell, PAPER)
+
+
+def test_names() -> None:
+    assert list(EXPERIMENTS) == [
+        "chain",
+        "theorem",
+        "table1",
+        "accuracy",
+        "q-quality",
+        "ablation-temperature",
+        "ablation-fast-size",
+        "ablation-hidden",
+        "ablation-temperature-humanoid",
+        "side-notes",
+    ]
+
+
+def test_table1_is_the_papers_table_and_one_more_transform() -> None:
+    sac = {"sac-uniform", "sac-per", "sac-ere", "sac-lfiw", "sac-lfiw-power"}
+    td3 = {"td3-uniform", "td3-per", "td3-lfiw", "td3-lfiw-power"}
+    for task in ("Hopper-v5", "Walker2d-v5", "HalfCheetah-v5", "Ant-v5"):
+        assert {cell.method for cell in cells("table1", task)} == sac | td3
+    assert {cell.method for cell in cells("table1", "Humanoid-v5")} == sac
+
+
+def test_table1_takes_160_runs_and_240_million_steps() -> None:
+    """7 methods x 4 tasks x 5 seeds of 1M, and 4 methods x 5 seeds of 5M: 140M + 100M."""
+
+    def count(chosen: list[Cell]) -> tuple[int, int]:
+        configs = [config_of(cell, PAPER) for cell in chosen]
+        runs = [len(config.seeds) for config in configs]
+        return sum(runs), sum(n * c.env_steps for n, c in zip(runs, configs, strict=True))
+
+    assert count([cell for cell in cells("table1") if cell.label == ""]) == (160, 240_000_000)
+    assert count([cell for cell in cells("table1") if cell.label == "power"]) == (45, 65_000_000)
+
+
+def test_paper_scale_has_the_papers_numbers() -> None:
+    config = paper_config("table1", "Walker2d-v5", "sac-lfiw")
+    assert (config.seeds, config.env_steps) == ((0, 1, 2, 3, 4), 1_000_000)
+    assert (config.batch_size, config.buffer_size) == (256, 1_000_000)
+    assert (config.phase_env_steps, config.updates_per_env_step) == (1000, 1.0)
+    assert (config.eval_every_env_steps, config.eval_episodes) == (10_000, 5)
+    assert (config.agent.learning_rate, config.agent.hidden_sizes) == (3e-4, (256, 256))
+    replay = config.replay
+    assert (replay.temperature, replay.fast_size, replay.hidden_sizes) == (5, 10_000, (256, 256))
+    assert (replay.warmup_env_steps, replay.transform) == (100_000, "sigmoid")
+    power = paper_config("table1", "Walker2d-v5", "td3-lfiw-power")
+    assert (power.replay.transform, power.agent.learning_rate) == ("power", 1e-3)
+    assert paper_config("table1", "Humanoid-v5", "sac-ere").env_steps == 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "field", "values"),
+    [
+        ("ablation-temperature", "Walker2d-v5", "temperature", [1, 2.5, 5, 7.5, 10]),
+        ("ablation-temperature-humanoid", "Humanoid-v5", "temperature", [1, 2.5, 5, 7.5, 10]),
+        ("ablation-fast-size", "Walker2d-v5", "fast_size", [1e3, 1e4, 5e4, 1e5]),
+        ("ablation-hidden", "Walker2d-v5", "hidden_sizes", [(128,) * 2, (256,) * 2, (512,) * 2]),
+    ],
+)
+def test_grids(name: str, task: str, field: str, values: list[Any]) -> None:
+    configs = [config_of(cell, PAPER) for cell in EXPERIMENTS[name].cells]
+    assert [getattr(config.replay, field) for config in configs] == values
+    assert {(config.env.id, config.method) for config in configs} == {(task, "sac-lfiw")}
+    assert all(config.env_steps == TASKS[task] for config in configs)
+
+
+def test_side_notes() -> None:
+    cheetah = {
+        cell.method: config_of(cell, PAPER) for cell in cells("side-notes", "HalfCheetah-v5")
+    }
+    assert cheetah["sac-lfiw-policy"].replay.weight_policy
+    assert not cheetah["sac-lfiw"].replay.weight_policy
+    assert cheetah["sac-lfiw-per"].replay.sampling == "per"
+    assert {"sac-uniform", "sac-per"} < cheetah.keys()
+    assert {c.method for c in cells("side-notes", "Hopper-v5")} == {"sac-uniform", "sac-lfiw"}
+
+
+def test_small_scale_is_a_tenth() -> None:
+    small = config_of(Cell("Walker2d-v5", "sac", "lfiw"), SCALES["small"])
+    assert (small.env_steps, small.buffer_size, len(small.seeds)) == (100_000, 100_000, 3)
+    assert (small.replay.fast_size, small.replay.warmup_env_steps) == (1000, 10_000)
+    assert small.agent.hidden_sizes == (256, 256)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_config_can_run_with_its_weights_on(scale: str) -> None:
+    for experiment in EXPERIMENTS.values():
+        for cell in experiment.cells:
+            config = config_of(cell, SCALES[scale])
+            check(config)
+            assert warnings(config) == []
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_experiments_that_share_a_folder_mean_the_same_run(scale: str) -> None:
+    seen: dict[Path, TrainConfig] = {}
+    for experiment in EXPERIMENTS.values():
+        for cell in experiment.cells:
+            run = run_of(cell, config_of(cell, SCALES[scale]), Path("out"))
+            assert config_to_json(seen.setdefault(run.folder, run.config)) == config_to_json(
+                run.config
+            )
+    # The default of each grid on Walker2d is Table 1's run: 4 + 3 + 2 folders of their own.
+    own = [path for path in seen if "Walker2d" in str(path) and "=" in path.name]
+    assert len(own) == 9
+
+
+def test_the_table_of_results_plans_the_same_cells() -> None:
+    assert {(cell.task, cell.method) for cell in cells("table1")} == PLANNED

@@ -1,0 +1,194 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lfiw.checkpoint import list_checkpoints, load_checkpoint
+from lfiw.cli import main
+from lfiw.config import make_config
+from lfiw.paper.cells import Cell
+from lfiw.paper.experiments import EXPERIMENTS
+from lfiw.paper.reproduce import Selection, find_experiments, plan_runs, select_cells
+from lfiw.paper.workload import make_rounds
+from lfiw.runlog import read_metrics
+from lfiw.training import Run
+
+PATIENCE = 240  # seconds that a process may take before the test gives up
+
+
+def selected(name: str, scale: str = "paper", **selection: Any) -> dict[str, list[str]]:
+    cells = select_cells(find_experiments(name), scale, Selection(**selection))
+    return {name: [f"{cell.task} {cell.method}" for cell in own] for name, own in cells.items()}
+
+
+def sentence(capfd: Any, *arguments: str) -> str:
+    """What a user with bad input sees."""
+    with pytest.raises(SystemExit) as exited:
+        main(["reproduce", *arguments])
+    out, err = capfd.readouterr()
+    assert (exited.value.code, out) == (2, "")
+    (line,) = err.splitlines()
+    return str(line)
+
+
+def test_everything_without_a_selection() -> None:
+    assert len(selected("table1")["table1"]) == 41
+    assert list(selected("all")) == list(EXPERIMENTS)
+
+
+def test_tasks_and_methods_select() -> None:
+    assert selected(
+        "table1", tasks=["Ant-v5", "Humanoid-v5"], methods=["sac-lfiw-power", "td3-per"]
+    ) == {
+        "table1": ["Ant-v5 sac-lfiw-power", "Ant-v5 td3-per", "Humanoid-v5 sac-lfiw-power"],
+    }
+
+
+def test_of_all_experiments_those_with_the_task_are_left() -> None:
+    assert list(selected("all", tasks=["Walker2d-v5"])) == [
+        "table1",
+        "accuracy",
+        "q-quality",
+        "ablation-temperature",
+        "ablation-fast-size",
+        "ablation-hidden",
+    ]
+
+
+def test_the_papers_task_unless_another_is_asked_for() -> None:
+    assert selected("accuracy") == {"accuracy": ["Humanoid-v5 sac-lfiw"]}
+    assert selected("accuracy", tasks=["Ant-v5"]) == {"accuracy": ["Ant-v5 sac-lfiw"]}
+
+
+def test_smoke_scale_leaves_tasks_out_unless_they_are_asked_for() -> None:
+    assert {name.split()[0] for name in selected("table1", "smoke")["table1"]} == {"Hopper-v5"}
+    chosen = selected("table1", "smoke", tasks=["Ant-v5"])["table1"]
+    assert {name.split()[0] for name in chosen} == {"Ant-v5"}
+
+
+def test_seeds_are_those_chosen(tmp_path: Path) -> None:
+    (run,) = plan_runs([Cell("Hopper-v5", "sac", "per")], "paper", [7, 9], tmp_path)
+    assert run.config.seeds == (7, 9)
+    assert run.folder == tmp_path / "Hopper-v5" / "sac-per"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["tabel1"], "Unknown experiment 'tabel1'. Did you mean table1?"),
+        (["table1", "--tasks", "Hoper-v5"], "Unknown task 'Hoper-v5'. Did you mean Hopper-v5?"),
+        (["table1", "--methods", "sac-lfwi"], "Did you mean sac-lfiw?"),
+        (["table1", "--scale", "papr"], "Unknown scale 'papr'. Did you mean paper?"),
+        (["ablation-hidden", "--tasks", "Ant-v5"], "Unknown task 'Ant-v5'. Valid names: Walker2d"),
+        (["chain", "--tasks", "Hopper-v5"], "chain trains nothing"),
+        (["chain", "--runs", "runs"], "chain trains nothing"),
+        (["table1", "--tasks", "Humanoid-v5", "--methods", "td3-per"], "No run is both"),
+        (["table1", "--seeds", "1,1"], "Seeds must differ"),
+        ([], "Name an experiment, or all"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: list[str], hint: str, tmp_path: Path, monkeypatch: Any, capfd: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert hint in sentence(capfd, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rounds_hold_one_task_and_fit_the_memory() -> None:
+    runs = [
+        Run(Path(f"{task}{index}"), make_config(task, "sac", "uniform"))
+        for index, task in enumerate(["A", "A", "A", "B", "B"])
+    ]
+    sizes = {run.folder: size for run, size in zip(runs, (4, 5, 2, 20, 1), strict=True)}
+    rounds = make_rounds(runs, sizes, budget=10)
+    assert [[str(run.folder) for run in group] for group in rounds] == [
+        ["A0", "A1"],  # a third would take 11
+        ["A2"],
+        ["B3"],  # too large, and refused later
+        ["B4"],
+    ]
+
+
+def test_list_names_every_experiment(capfd: Any) -> None:
+    with pytest.raises(SystemExit):
+        main(["reproduce", "--list"])
+    out = capfd.readouterr().out
+    assert all(name in out for name in EXPERIMENTS)
+
+
+def test_an_experiment_without_training(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as exited:
+        main(["reproduce", "theorem", "--out", str(tmp_path / "new")])
+    assert exited.value.code == 0
+    content = json.loads((tmp_path / "new" / "theorem.json").read_text())
+    assert content["largest_factor"]["stationary"] == pytest.approx(0.9)
+    assert (tmp_path / "new" / "theorem.png").is_file()
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """`lfiw reproduce q-quality` with one seed, in a process of its own."""
+    command = [sys.executable, "-m", "lfiw", "reproduce", "q-quality", "--seeds", "0"]
+    command += ["--out", str(folder / "out"), "--workers", "0", "--devices", "cpu:1", *options]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment, text=True, **pipes)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    return out + err
+
+
+def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_interrupted_it_goes_on_where_it_was(tmp_path: Path, capfd: Any) -> None:
+    out = tmp_path / "out"
+    said = finish(start(tmp_path, "--methods", "sac-uniform"))
+    assert "1 runs in 1 folders on Humanoid-v5: 2,000 environment steps" in said
+    finished = contents(out / "Humanoid-v5" / "sac-uniform")
+
+    # Stopped at its first evaluation, while the first updates compile.
+    unfinished = out / "Humanoid-v5" / "sac-lfiw"
+    process = start(tmp_path)
+    deadline = time.monotonic() + PATIENCE
+    while not (unfinished / "metrics.jsonl").is_file() or not read_metrics(unfinished, "eval"):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert 0 < load_checkpoint(list_checkpoints(unfinished)[0]).facts["env_steps"] < 2000
+
+    said = finish(start(tmp_path))
+    assert "Finished folders: 1; begun, to be resumed: 1." in said
+    assert contents(out / "Humanoid-v5" / "sac-uniform") == finished
+    evaluated = [row["env_steps"] for row in read_metrics(unfinished, "eval")]
+    assert evaluated == list(range(200, 2001, 200))
+    quality = json.loads((out / "q-quality.json").read_text())
+    assert quality["ours"].keys() == {"sac-uniform", "sac-lfiw"}
+
+    # All is there: only the analysis is made again.
+    everything = contents(out / "Humanoid-v5")
+    with pytest.raises(SystemExit):
+        main(["reproduce", "q-quality", "--seeds", "0", "--out", str(out)])
+    assert "Finished folders: 2; begun, to be resumed: 0." in capfd.readouterr().err
+    assert contents(out / "Humanoid-v5") == everything
+
+    # Another run than that in the folder is refused.
+    line = sentence(capfd, "q-quality", "--seeds", "0,1", "--out", str(out))
+    assert "holds another run (seeds (0,) there, (0, 1) here); choose another --out." in line
