@@ -1,0 +1,225 @@
+"""Sweeps on a real Ray cluster of several nodes on this machine: whatever dies, every run ends
+with the bits of a local training."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from trainings import ENV, HANG_GUARD, SETTINGS, command, contents, rows
+
+from lfiw import EnvConfig, Run, make_config, sweep
+from lfiw.cluster import OBJECT_STORE_BYTES, ClusterConfig
+from lfiw.errors import RunError
+from lfiw.sweep import run_sweep
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'lfiw[ray]'")
+
+from ray.cluster_utils import Cluster
+
+METHODS = ("sac-lfiw", "sac-per", "sac-uniform")
+TRAIN = (
+    *("train", ENV, "--replay", "uniform,per,lfiw", "--num-seeds", "2", "--env-steps", "2000"),
+    *("--set", *SETTINGS),
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def cluster(place: Path) -> Iterator[Any]:
+    """Two nodes with a CPU each, so that of three groups one waits."""
+    with pytest.MonkeyPatch.context() as patch:
+        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        patch.setenv("PYTHONPATH", path)  # for the nodes' processes, as are the others
+        patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        node = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
+        made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+        made.add_node(**node)
+        yield made
+        made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def local(place: Path) -> Path:
+    process = command(*TRAIN, "--out", str(place / "local"), out=place / "local")
+    output, _ = process.communicate(timeout=HANG_GUARD)
+    assert process.returncode == 0, output
+    return runs_below(place / "local")
+
+
+def runs_below(out: Path) -> Path:
+    return out / "environments-make_point"
+
+
+def start_sweep(out: Path, address: str, *options: str) -> subprocess.Popen[str]:
+    share = ("--cpus-per-group", "1")
+    return command(*TRAIN, "--out", str(out), "--ray", address, *share, *options, out=out)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=HANG_GUARD)
+    assert process.returncode == 0, output
+    return output
+
+
+def assert_same(out: Path, local: Path) -> None:
+    assert sorted(path.name for path in runs_below(out).iterdir()) == sorted(METHODS)
+    for method in METHODS:
+        run = runs_below(out) / method
+        assert rows(run) == rows(local / method), method
+        assert contents(run) == contents(local / method), method
+
+
+def wait_for(happened: Callable[[], Any]) -> Any:
+    guard = time.monotonic() + HANG_GUARD
+    while time.monotonic() < guard:
+        if result := happened():
+            return result
+        time.sleep(0.05)
+    raise AssertionError("It never happened.")
+
+
+def in_training(out: Path, rows_each: int = 4) -> list[Path]:
+    """Run folders that have logged some rows and have not come to their end."""
+    logs = runs_below(out).glob("*/metrics.jsonl")
+    unfinished = [log.parent for log in logs if not is_finished(log.parent)]
+    return [run for run in unfinished if len(rows_so_far(run)) >= rows_each]
+
+
+def rows_so_far(run: Path) -> list[str]:
+    return (run / "metrics.jsonl").read_text().splitlines()
+
+
+def is_finished(run: Path) -> bool:
+    return any(path.name.startswith("000000002000") for path in (run / "checkpoints").iterdir())
+
+
+def writer_of(runs: list[Path]) -> int | None:
+    """A process that holds the lock of one of the folders."""
+    inodes = {str((run / "lock").stat().st_ino) for run in runs}
+    for line in Path("/proc/locks").read_text().splitlines():
+        fields = line.split()
+        if "FLOCK" in fields and fields[-3].rpartition(":")[2] in inodes:
+            return int(fields[fields.index("WRITE") + 1])
+    return None
+
+
+def test_ray_on_this_machine_gives_the_local_bits(place: Path, local: Path) -> None:
+    out = place / "here"
+    process = command(*TRAIN, "--out", str(out), "--ray", out=out)
+    output = finish(process)
+    assert "3 done, 0 training, 0 waiting, 0 failed" in output
+    assert_same(out, local)
+    before = {path: path.stat().st_mtime_ns for path in out.glob("**/*")}
+    finish(command(*TRAIN, "--out", str(out), "--ray", out=out))
+    assert {path: path.stat().st_mtime_ns for path in out.glob("**/*")} == before
+
+
+def test_killed_process_is_replaced(place: Path, local: Path, cluster: Any) -> None:
+    out = place / "killed-process"
+    process = start_sweep(out, cluster.address)
+    for _ in range(2):
+        os.kill(wait_for(lambda: writer_of(in_training(out))), signal.SIGKILL)
+    assert "died and is taken up again" in finish(process)
+    assert_same(out, local)
+
+
+def test_removed_node_is_done_without(place: Path, local: Path, cluster: Any) -> None:
+    out = place / "removed-node"
+    process = start_sweep(out, cluster.address)
+    wait_for(lambda: len(in_training(out)) == 2)
+    node = next(iter(cluster.worker_nodes))
+    cluster.remove_node(node, allow_graceful=False)
+    assert "died and is taken up again" in finish(process)
+    cluster.add_node(num_cpus=1, object_store_memory=OBJECT_STORE_BYTES)
+    assert_same(out, local)
+
+
+def test_interrupted_and_killed_driver_goes_on(place: Path, local: Path, cluster: Any) -> None:
+    """And what was finished is not touched again."""
+    out = place / "driver"
+    process = start_sweep(out, cluster.address)
+    run = wait_for(lambda: in_training(out))[0]
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=HANG_GUARD)
+    assert process.returncode == 130
+    saved = [path.name for path in (run / "checkpoints").iterdir()]
+    steps = max(int(name.split("-")[0]) for name in saved)
+    # Saved on the way, where no checkpoint was due.
+    assert steps % 200 >= 70 or is_finished(run)
+
+    process = start_sweep(out, cluster.address)
+    done = wait_for(lambda: [run for run in runs_below(out).iterdir() if is_finished(run)])
+    stamps = {path: path.stat().st_mtime_ns for run in done for path in run.glob("checkpoints/*")}
+    process.kill()
+    process.communicate()
+    finish(start_sweep(out, cluster.address))
+    assert_same(out, local)
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--gpus-per-group", "2"), "takes 1 CPUs, 2 GPUs"),
+        (("--cpus-per-group", "64"), "takes 64 CPUs, 0 GPUs"),
+    ],
+)
+def test_what_no_node_has_is_refused(
+    tmp_path: Path, cluster: Any, options: tuple[str, ...], words: str
+) -> None:
+    process = start_sweep(tmp_path / "out", cluster.address, *options)
+    output, _ = process.communicate(timeout=HANG_GUARD)
+    assert process.returncode == 2
+    assert words in output
+    assert "the nodes have 1 CPUs, 0 GPUs" in output
+    assert not (tmp_path / "out").exists()
+
+
+def test_groups_that_fail_are_named(
+    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first kills its process each time, the second has a bad sensor, the third trains."""
+    monkeypatch.setattr(sweep, "MAX_FRUITLESS_DEATHS", 2)
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    small = {"env_steps": 120, "learning_starts": 100, "batch_size": 16, "eval_episodes": 1}
+    runs = [
+        Run(
+            tmp_path / "point" / fault,
+            make_config(
+                EnvConfig("environments:make_faulty", {"fault": fault}), "sac", "uniform", **small
+            ),
+        )
+        for fault in ("exit", "obs", "nothing")
+    ]
+    with pytest.raises(RunError) as caught:
+        run_sweep(runs, ClusterConfig(cluster.address), workers=0, console=Console(quiet=True))
+    message = str(caught.value)
+    assert "point/exit failed: it died 2 times in a row" in message
+    assert "point/obs failed: obs stopped:" in message
+    assert "point/nothing" not in message
+    assert rows(tmp_path / "point" / "nothing")[-1]["env_steps"] == 120
+
+
+def test_missing_ray_gives_the_install_command(tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.modules['ray'] = None; from lfiw.cli import main; "
+        f"main(['train', 'Pendulum-v1', '--out', {str(tmp_path / 'out')!r}, '--ray'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_GUARD
+    )
+    assert done.returncode == 2
+    assert 'pip install "lfiw[ray]"' in done.stderr
+    assert not (tmp_path / "out").exists()
