@@ -168,8 +168,8 @@ def refuse_differences(
 
 
 def decides_bits(name: str, here: dict[str, Any]) -> bool:
-    """Cores only share out the work; and on a CPU each run is a program of one thread, whatever
-    the number of devices."""
+    """Cores only share out the work; and on a CPU each run is a program of its own, whatever the
+    number of devices (`prepare_jax`)."""
     on_cpu = here["hardware"]["platform"] == "cpu"
     return name != "cores" and not (on_cpu and name == "num_devices")
 
