@@ -1,0 +1,25 @@
+"""Gymnasium's Pendulum as the small task that every adapter's agent must solve."""
+
+from collections.abc import Callable
+
+import gymnasium as gym
+import numpy as np
+
+from lfiw.replay.lfiw import LfiwConfig
+
+NAME = "Pendulum-v1"
+LFIW = LfiwConfig(fast_size=500, warmup_env_steps=1000, hidden_sizes=(64, 64))
+SOLVED = -400  # mean return of five episodes; a random policy has about -1200
+
+
+def mean_return(act: Callable[[np.ndarray], np.ndarray], episodes: int = 5) -> float:
+    env = gym.make(NAME)
+    total = 0.0
+    for seed in range(episodes):
+        obs, _ = env.reset(seed=seed)
+        over = False
+        while not over:
+            obs, reward, terminated, truncated, _ = env.step(act(obs))
+            total += float(reward)
+            over = terminated or truncated
+    return total / episodes
