@@ -98,13 +98,13 @@ class Ratio:
         device: torch.device | str = "cpu",
     ) -> None:
         sizes = (input_size, *config.hidden_sizes, 1)
-        self.divergence = DIVERGENCES[config.divergence]
+        self.divergence = config.divergence
         self.network = make_mlp(sizes, LAST_LAYER_LIMIT, generator).to(device)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=learning_rate)
 
     def bound(self, slow_logits: Tensor, fast_logits: Tensor) -> Tensor:
         """Eq. 8."""
-        divergence = self.divergence
+        divergence = DIVERGENCES[self.divergence]
         return divergence.on_slow(slow_logits).mean() + divergence.on_fast(fast_logits).mean()
 
     @torch.enable_grad()

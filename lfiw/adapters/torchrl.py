@@ -53,7 +53,7 @@ class LfiwWeights(Transform):
 
     def forward(self, tensordict: Any) -> Any:
         """What comes out of it."""
-        if WEIGHT in tensordict.keys():
+        if tensordict.get(WEIGHT, None) is not None:
             raise InputError(
                 "The sampler gives priority weights of its own: LFIW weights uniform draws."
             )
@@ -96,7 +96,7 @@ class CriticOnly:
     def _maybe_get_priority_weight(self, tensordict: Any) -> Any:
         if not self.in_critic:
             return None
-        if WEIGHT not in tensordict.keys():
+        if tensordict.get(WEIGHT, None) is None:
             raise RunError(
                 "The batch has no weights: give its replay buffer transform=LfiwWeights()."
             )

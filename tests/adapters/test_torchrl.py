@@ -10,23 +10,23 @@ import pytest
 
 pytest.importorskip("torchrl", reason="needs pip install 'lfiw[torchrl]'")
 
-import torch  # noqa: E402
-from tensordict import TensorDict  # noqa: E402
-from tensordict.nn import (  # noqa: E402
+import torch
+from tensordict import TensorDict
+from tensordict.nn import (
     NormalParamExtractor,
     TensorDictModule,
     TensorDictSequential,
 )
-from torch import nn  # noqa: E402
-from torchrl import objectives  # noqa: E402
-from torchrl.collectors import Collector  # noqa: E402
-from torchrl.data import (  # noqa: E402
+from torch import nn
+from torchrl import objectives
+from torchrl.collectors import Collector
+from torchrl.data import (
     Bounded,
     LazyTensorStorage,
     TensorDictReplayBuffer,
 )
-from torchrl.envs import GymEnv, StepCounter, TransformedEnv  # noqa: E402
-from torchrl.modules import (  # noqa: E402
+from torchrl.envs import GymEnv, StepCounter, TransformedEnv
+from torchrl.modules import (
     AdditiveGaussianModule,
     ProbabilisticActor,
     TanhModule,
@@ -34,10 +34,10 @@ from torchrl.modules import (  # noqa: E402
     ValueOperator,
 )
 
-from lfiw import LfiwConfig  # noqa: E402
-from lfiw.adapters import torchrl as adapted  # noqa: E402
-from lfiw.errors import InputError, RunError  # noqa: E402
-from lfiw.torch import Lfiw  # noqa: E402
+from lfiw import LfiwConfig
+from lfiw.adapters import torchrl as adapted
+from lfiw.errors import InputError, RunError
+from lfiw.torch import Lfiw
 
 SHARP = LfiwConfig(
     fast_size=20,
