@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Other libraries' agents, which the adapters are tested against.
+ADAPTERS := .venv-adapters
 
-.PHONY: install demo check test clean
+.PHONY: install demo check test test-adapters clean
 
 install: $(STAMP)
 
@@ -24,6 +26,15 @@ check: install
 
 test: check
 	$(BIN)/pytest
+	$(MAKE) test-adapters
+
+$(ADAPTERS)/.installed: pyproject.toml constraints.txt constraints-adapters.txt
+	$(PYTHON) -m venv $(ADAPTERS)
+	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -c constraints-adapters.txt -e ".[adapters,dev]"
+	touch $@
+
+test-adapters: $(ADAPTERS)/.installed
+	OMP_NUM_THREADS=1 $(ADAPTERS)/bin/pytest tests/adapters
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(ADAPTERS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -67,6 +67,7 @@ class LfiwAgent(OffPolicyAlgorithm):
     """
 
     lfiw: Lfiw
+    replay_buffer: Any
 
     def __init__(self, *args: Any, lfiw: LfiwConfig | None = None, **kwargs: Any) -> None:
         self.lfiw_settings = to_json(lfiw or LfiwConfig())

@@ -42,7 +42,11 @@ class Weighed(ReplayBuffer):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.lfiw_config = check_config(lfiw, self.maxsize)
-        self.lfiw_settings = {"learning_rate": learning_rate, "seed": seed, "device": str(device)}
+        self.lfiw_settings: dict[str, Any] = {
+            "learning_rate": learning_rate,
+            "seed": seed,
+            "device": str(device),
+        }
         self.lfiw: Lfiw | None = None  # sized by the first sample
         self.env_steps = self.num_recent = 0
         self.recent_slots = np.zeros(self.lfiw_config.fast_size, int)

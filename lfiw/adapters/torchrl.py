@@ -10,7 +10,7 @@ The transform reads transitions as they are stored: append it before any other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from lfiw.errors import InputError, RunError
 from lfiw.extras import require
@@ -47,7 +47,7 @@ class LfiwWeights(Transform):
         """What goes into the buffer."""
         obs, action = self._inputs(tensordict)
         if self.lfiw is None:
-            self._make(obs.shape[1], action.shape[1])
+            self.lfiw = self._make(obs.shape[1], action.shape[1])
         self.lfiw.observe(obs, action)
         return tensordict
 
@@ -73,8 +73,8 @@ class LfiwWeights(Transform):
         *obs, action = (part.flatten(axes).reshape(count, -1) for part in parts)
         return torch.cat([part.float() for part in obs], dim=1), action
 
-    def _make(self, obs_dim: int, action_dim: int) -> None:
-        self.lfiw = Lfiw(obs_dim, action_dim, self.config, **self.settings)
+    def _make(self, obs_dim: int, action_dim: int) -> Lfiw:
+        return Lfiw(obs_dim, action_dim, self.config, **self.settings)
 
     def get_extra_state(self) -> dict[str, Any]:
         lfiw = self.lfiw
@@ -84,14 +84,14 @@ class LfiwWeights(Transform):
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         if state:
-            self._make(state["obs_dim"], state["action_dim"])
+            self.lfiw = self._make(state["obs_dim"], state["action_dim"])
             self.lfiw.load_state_dict(state["lfiw"])
 
 
-class CriticOnly:
+class CriticOnly(objectives.LossModule):
     """Mixed in before a loss, which by itself weights the actor and the entropy too."""
 
-    in_critic: ClassVar[bool] = False
+    in_critic = False
 
     def _maybe_get_priority_weight(self, tensordict: Any) -> Any:
         if not self.in_critic:
