@@ -88,7 +88,7 @@ class LfiwWeights(Transform):
             self.lfiw.load_state_dict(state["lfiw"])
 
 
-class CriticOnly(objectives.LossModule):
+class CriticOnly:
     """Mixed in before a loss, which by itself weights the actor and the entropy too."""
 
     in_critic = False
@@ -100,7 +100,7 @@ class CriticOnly(objectives.LossModule):
             raise RunError(
                 "The batch has no weights: give its replay buffer transform=LfiwWeights()."
             )
-        return super()._maybe_get_priority_weight(tensordict)
+        return super()._maybe_get_priority_weight(tensordict)  # type: ignore[misc]
 
     def weighted(self, loss: Any, tensordict: Any) -> Any:
         self.in_critic = True
