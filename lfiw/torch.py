@@ -224,9 +224,18 @@ class Lfiw:
         self.fast = None if fast is None else fast.to(self.device, copy=True)
 
 
+def as_config(config: LfiwConfig | None) -> LfiwConfig:
+    """The default where none is given."""
+    if config is None:
+        return LfiwConfig()
+    if not isinstance(config, LfiwConfig):
+        raise InputError(f"The settings of LFIW are an lfiw.LfiwConfig(...), not {config!r}.")
+    return config
+
+
 def check_config(config: LfiwConfig | None, buffer_size: int) -> LfiwConfig:
     """The settings that weights outside our own trainer can follow."""
-    config = LfiwConfig() if config is None else config
+    config = as_config(config)
     check_ranges(config)
     if config.fast_size >= buffer_size:
         raise InputError(

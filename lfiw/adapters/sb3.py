@@ -7,6 +7,7 @@ gradients of the Q-values: they are scaled there, and the agent's own `train()` 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from lfiw.errors import InputError, RunError
@@ -23,11 +24,7 @@ from gymnasium import spaces  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from lfiw.adapters.sb3_agent import LfiwAgent, make_estimator  # noqa: E402
-
-try:
-    import sb3_contrib
-except ImportError:
-    sb3_contrib = None
+from lfiw.torch import as_config  # noqa: E402
 
 
 class CriticWeights:
@@ -82,7 +79,7 @@ class WeightedCritic(LfiwAgent):
         finally:
             handle.remove()
             del self._critic_weights
-        if self.loss_factor is not None:
+        if self.loss_factor is not None and hook.squared_gradients:
             # The agent logs its loss without weights; this is the last batch's with them.
             # A term c e^2 / B of it has the gradient 2 c e / B.
             squares = torch.stack(hook.squared_gradients).sum().item()
@@ -103,8 +100,14 @@ class DDPG(WeightedCritic, sb3.DDPG):
 
 ADAPTED: dict[type[Any], type[Any]] = {sb3.SAC: SAC, sb3.TD3: TD3, sb3.DDPG: DDPG}
 
-if sb3_contrib is not None:
-    require("lfiw.adapters.sb3", "sb3-contrib")
+
+def require_contrib() -> None:
+    require("lfiw.adapters.sb3.TQC", "sb3-contrib")
+
+
+with suppress(ImportError, InputError):  # whoever asks for TQC then gets the sentence
+    require_contrib()
+    import sb3_contrib
 
     class TQC(WeightedCritic, sb3_contrib.TQC):
         pass
@@ -114,7 +117,7 @@ if sb3_contrib is not None:
 
 def __getattr__(name: str) -> Any:
     if name == "TQC":
-        require("lfiw.adapters.sb3.TQC", "sb3-contrib")
+        require_contrib()
     raise AttributeError(f"module 'lfiw.adapters.sb3' has no attribute {name!r}")
 
 
@@ -129,7 +132,7 @@ def attach(model: Any, config: LfiwConfig | None = None) -> Any:
         reason = "discrete actions" if discrete else "no critic Q(s, a) that learns from a replay"
         names = ", ".join(known.__name__ for known in ADAPTED)
         raise InputError(f"LFIW weights the critic of {names}; {kind.__name__} has {reason}.")
-    settings = to_json(config or LfiwConfig())
+    settings = to_json(as_config(config))
     estimator = make_estimator(model, settings)
     estimator.env_steps = model.num_timesteps
     own = ADAPTED[base]

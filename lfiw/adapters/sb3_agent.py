@@ -16,7 +16,7 @@ from stable_baselines3.common.preprocessing import (
 from lfiw.adapters.sb3_replay import draw_recent, numpy_seed
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.settings import from_json, to_json
-from lfiw.torch import Lfiw
+from lfiw.torch import Lfiw, as_config
 
 SEEDS = 2**32
 
@@ -70,7 +70,7 @@ class LfiwAgent(OffPolicyAlgorithm):
     replay_buffer: Any
 
     def __init__(self, *args: Any, lfiw: LfiwConfig | None = None, **kwargs: Any) -> None:
-        self.lfiw_settings = to_json(lfiw or LfiwConfig())
+        self.lfiw_settings = to_json(as_config(lfiw))
         super().__init__(*args, **kwargs)
 
     def take_weights(self, samples: Any, weights: torch.Tensor) -> Any:

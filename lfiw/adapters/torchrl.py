@@ -10,6 +10,7 @@ The transform reads transitions as they are stored: append it before any other.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import RLock
 from typing import Any
 
 from lfiw.errors import InputError, RunError
@@ -25,6 +26,7 @@ from torchrl.envs.transforms import Transform  # noqa: E402
 from lfiw.torch import Lfiw  # noqa: E402
 
 WEIGHT = "priority_weight"  # the key that TorchRL's losses read
+LOCK = RLock()  # buffers that prefetch call their transforms from several threads
 
 
 class LfiwWeights(Transform):
@@ -46,9 +48,10 @@ class LfiwWeights(Transform):
     def _inv_call(self, tensordict: Any) -> Any:
         """What goes into the buffer."""
         obs, action = self._inputs(tensordict)
-        if self.lfiw is None:
-            self.lfiw = self._make(obs.shape[1], action.shape[1])
-        self.lfiw.observe(obs, action)
+        with LOCK:
+            if self.lfiw is None:
+                self.lfiw = self._make(obs.shape[1], action.shape[1])
+            self.lfiw.observe(obs, action)
         return tensordict
 
     def forward(self, tensordict: Any) -> Any:
@@ -59,7 +62,8 @@ class LfiwWeights(Transform):
             )
         if self.lfiw is None:
             raise InputError("LfiwWeights has seen no transition: add it before the data.")
-        weights = self.lfiw.weights(*self._inputs(tensordict))
+        with LOCK:
+            weights = self.lfiw.weights(*self._inputs(tensordict))
         tensordict.set(WEIGHT, weights.reshape(tensordict.batch_size).to(tensordict.device))
         return tensordict
 

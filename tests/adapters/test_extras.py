@@ -30,7 +30,7 @@ def test_tested_versions_are_taken(version: str, monkeypatch: pytest.MonkeyPatch
     require("lfiw.adapters.sb3", "stable-baselines3")
 
 
-@pytest.mark.parametrize("version", ["2.8.9", "2.10.0", "3.0", "1.9"])
+@pytest.mark.parametrize("version", ["2.8.9", "2.10rc1", "2.10.0", "3.0", "1.9"])
 def test_other_versions_get_the_tested_range(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "version", lambda name: version)
     with pytest.raises(InputError, match=rf">=2\.9,<2\.10 and does not take {version}"):

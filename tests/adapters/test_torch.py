@@ -212,6 +212,7 @@ def test_state_goes_on_exactly() -> None:
         (lambda: Lfiw(3, 2, replace(SMALL, temperature=0.0)), "temperature must be above 0"),
         (lambda: Lfiw(3, 2, buffer_size=10_000), "fast_size 10000 must be below"),
         (lambda: Lfiw(3, 2, replace(SMALL, weight_policy=True)), "weight_policy"),
+        (lambda: Lfiw(3, 2, {"temperature": 5.0}), "LfiwConfig"),
     ],
 )
 def test_bad_use_gets_a_sentence(use: object, sentence: str) -> None:

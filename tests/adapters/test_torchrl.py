@@ -205,6 +205,26 @@ def test_transform_is_the_estimator() -> None:
     assert transform.forward(data.reshape(4, 15))["priority_weight"].shape == (4, 15)
 
 
+def test_buffer_that_prefetches() -> None:
+    """Its threads share one estimator, which takes one step for each batch."""
+    buffer = TensorDictReplayBuffer(
+        storage=LazyTensorStorage(100),
+        batch_size=32,
+        prefetch=3,
+        transform=adapted.LfiwWeights(SHARP),
+    )
+    for seed in range(10):
+        buffer.extend(transitions(10, seed))
+        for _ in range(5):
+            weights = buffer.sample()["priority_weight"]
+            assert weights.mean().item() == pytest.approx(1, abs=1e-5)
+    (steps,) = {
+        int(state["step"])
+        for state in buffer.transform[0].lfiw.ratio.optimiser.state_dict()["state"].values()
+    }
+    assert 50 <= steps <= 53
+
+
 def test_state_goes_on_exactly() -> None:
     one, two = make_buffer(SHARP), make_buffer(SHARP, seed=9)
     one.extend(transitions(60))
