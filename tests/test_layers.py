@@ -24,6 +24,7 @@ HOST = (
     "envs",
     "errors",
     "evaluate",
+    "extras",
     "host",
     "plot",
     "policy",

@@ -134,7 +134,6 @@ def attach(model: Any, config: LfiwConfig | None = None) -> Any:
         raise InputError(f"LFIW weights the critic of {names}; {kind.__name__} has {reason}.")
     settings = to_json(as_config(config))
     estimator = make_estimator(model, settings)
-    estimator.env_steps = model.num_timesteps
     own = ADAPTED[base]
     extra = {"loss_factor": own.loss_factor}
     model.__class__ = own if kind is base else type(kind.__name__, (WeightedCritic, kind), extra)

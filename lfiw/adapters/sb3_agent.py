@@ -22,7 +22,7 @@ SEEDS = 2**32
 
 
 def make_estimator(model: Any, settings: dict[str, Any]) -> Lfiw:
-    return Lfiw(
+    estimator = Lfiw(
         get_flattened_obs_dim(model.observation_space),
         get_action_dim(model.action_space),
         from_json(LfiwConfig, settings),
@@ -31,6 +31,8 @@ def make_estimator(model: Any, settings: dict[str, Any]) -> Lfiw:
         seed=model.seed or 0,
         device=model.replay_buffer.device,
     )
+    estimator.env_steps = model.num_timesteps
+    return estimator
 
 
 class WeighedBuffer:

@@ -274,6 +274,7 @@ def test_plain_model_is_loaded_or_attached(tmp_path: Path) -> None:
     plain.save(tmp_path / "plain")
     loaded = adapted.TD3.load(tmp_path / "plain", env=gym.make(pendulum.NAME))
     assert_equal(loaded, plain)
+    assert loaded.lfiw.env_steps == 200
     model = adapted.attach(plain, SHARP)
     assert model is plain and type(model) is adapted.TD3
     assert model.lfiw.env_steps == 200
