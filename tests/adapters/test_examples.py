@@ -34,7 +34,7 @@ def run(script: Path, folder: Path, *options: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("name", "steps", "more"),
-    [("sac", "5000", ()), ("td3", "7000", ("--exploration-noise", "0.3"))],
+    [("sac", "6000", ()), ("td3", "8000", ("--exploration-noise", "0.3"))],
 )
 def test_solves_pendulum(name: str, steps: str, more: tuple[str, ...], tmp_path: Path) -> None:
     options = ("--total-timesteps", steps, "--lfiw.warmup-env-steps", "1000", *LFIW, *more)

@@ -143,8 +143,8 @@ def test_save_load_go_on(tmp_path: Path) -> None:
     assert loaded.logger.name_to_value["lfiw/max_weight"] > 1
 
 
-@pytest.mark.parametrize(("name", "steps"), [("SAC", 4500), ("TD3", 6000)])
-def test_solves_pendulum(name: str, steps: int) -> None:
+@pytest.mark.parametrize("name", ["SAC", "TD3"])
+def test_solves_pendulum(name: str) -> None:
     noise = NormalActionNoise(np.zeros(1), np.full(1, 0.2))
     model = make(
         getattr(adapted, name),
@@ -157,6 +157,7 @@ def test_solves_pendulum(name: str, steps: int) -> None:
         action_noise=noise if name == "TD3" else None,
         policy_kwargs={"net_arch": [64, 64]},
     )
-    model.learn(steps)
-    found = pendulum.mean_return(lambda obs: model.predict(obs, deterministic=True)[0])
-    assert found > pendulum.SOLVED
+    assert pendulum.is_solved(
+        lambda steps: model.learn(steps, reset_num_timesteps=False),
+        lambda obs: model.predict(obs, deterministic=True)[0],
+    )
