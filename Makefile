@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Other libraries' agents, which the adapters are tested against.
+ADAPTERS := .venv-adapters
 
-.PHONY: install demo check test test-faults clean
+.PHONY: install demo check test test-adapters test-faults clean
 
 install: $(STAMP)
 
@@ -24,10 +26,19 @@ check: install
 
 test: check
 	$(BIN)/pytest
+	$(MAKE) test-adapters
+
+$(ADAPTERS)/.installed: pyproject.toml constraints.txt constraints-adapters.txt
+	$(PYTHON) -m venv $(ADAPTERS)
+	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -c constraints-adapters.txt -e ".[adapters]" pytest pytest-xdist
+	touch $@
+
+test-adapters: $(ADAPTERS)/.installed
+	OMP_NUM_THREADS=1 $(ADAPTERS)/bin/pytest tests/adapters
 
 # The full counts of docs/reliability.md; without neighbours, since signals are timed there.
 test-faults: install
 	$(BIN)/pytest -n 0 -m faults
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(ADAPTERS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

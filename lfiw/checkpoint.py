@@ -122,6 +122,11 @@ def list_checkpoints(run: Path) -> list[Path]:
     return sorted((path for path in found if path.is_dir()), reverse=True)
 
 
+def position_of(checkpoint: Path) -> tuple[str, ...]:
+    """The environment steps and updates after which it was made."""
+    return tuple(checkpoint.name.split("-")[:2])
+
+
 def remove_newer(checkpoint: Path) -> None:
     """Damaged ones, once training goes on from an older one: what they need is cut off."""
     for path in list_checkpoints(checkpoint.parents[1]):

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lfiw import __version__
-from lfiw.errors import InputError, one_line
+from lfiw.errors import InputError, nearest, one_line
 from lfiw.paper.cli import Reproduce
 
 if TYPE_CHECKING:
@@ -415,11 +415,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given in (["--version"], ["-V"]):
         print(f"lfiw {__version__}")
         return
-    sys.exit(run_command(parse_command(given)))
+    try:
+        command = parse_command(given)
+    except InputError as error:
+        sys.exit(explain(error))
+    sys.exit(run_command(command))
+
+
+def explain(error: InputError) -> int:
+    print(f"lfiw: {one_line(str(error))}", file=sys.stderr)
+    return BAD_INPUT
 
 
 def parse_command(given: Sequence[str]) -> Any:
-    """The command that the arguments describe; tyro explains wrong ones and exits with 2."""
+    """The command that the arguments describe; tyro explains wrong options and exits with 2."""
     commands, prog = COMMANDS, "lfiw"
     if given[:1] == ["bench"] and len(given) > 1:
         from lfiw.bench.cli import BENCHMARKS
@@ -429,6 +438,8 @@ def parse_command(given: Sequence[str]) -> Any:
         from lfiw.results_page import COMMANDS as ON_RESULTS
 
         commands, prog, given = ON_RESULTS, "lfiw results", given[1:]
+    if given and not given[0].startswith("-") and given[0] not in commands:
+        raise InputError(f"{prog} has no command {given[0]!r}.{nearest(given[0], list(commands))}")
     return tyro.extras.subcommand_cli_from_dict(
         commands,
         prog=prog,
@@ -447,8 +458,7 @@ def run_command(command: Any) -> int:
         # Files and pipes have no width of their own: no table is cut short there.
         command.run(Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))
     except InputError as error:
-        print(f"lfiw: {one_line(str(error))}", file=sys.stderr)
-        return BAD_INPUT
+        return explain(error)
     except RunError as error:
         print(f"lfiw: {error}", file=sys.stderr)
         return FAILED

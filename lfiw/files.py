@@ -114,7 +114,7 @@ def read_arrays(path: Path, hash_required: bool = False) -> dict[str, np.ndarray
 def parse_arrays(path: Path, content: bytes) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file that has been read from `path`."""
     if int.from_bytes(content[:8], "little") > MAX_HEADER_BYTES:
-        raise Damaged(f"{path} has a header of more than {MAX_HEADER_BYTES} bytes.")
+        raise Damaged(f"{path} is damaged: its header has more than {MAX_HEADER_BYTES} bytes.")
     try:
         return dict(load(content))
     except (SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:

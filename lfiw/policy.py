@@ -123,8 +123,8 @@ def load_policy(run: str | Path, seed: int = 0) -> Policy:
         return Policy(arrays, arrays["action_low"], arrays["action_high"], seed)
     except Damaged as error:
         raise InputError(str(error)) from None
-    except (KeyError, ValueError, IndexError, StopIteration) as error:
-        raise InputError(f"{path} is not a policy of lfiw: {error}") from None
+    except (KeyError, ValueError, IndexError, StopIteration):
+        raise InputError(f"{path} does not hold a policy of lfiw.") from None
 
 
 def check_policy(arrays: Mapping[str, np.ndarray]) -> None:

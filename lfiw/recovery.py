@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from lfiw.checkpoint import (
     Checkpoint,
     list_checkpoints,
     load_checkpoint,
+    position_of,
     read_manifest,
     read_verified,
 )
@@ -40,12 +41,18 @@ def start_facts(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def newest_good(run: Path, capacity: int) -> tuple[Checkpoint | None, list[str]]:
+def newest_good(
+    run: Path, capacity: int, team: Sequence[Path] = ()
+) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint that verifies together with the log and the rows that it needs,
     and what is wrong with newer ones. None where none was ever committed: such a run starts
-    anew from its config."""
+    anew from its config. Runs of a `team` are saved one after the other: after a kill in between,
+    the newest that all of them have keeps them in lock-step."""
     complaints: list[str] = []
     candidates = list_checkpoints(run)
+    held = [{position_of(path) for path in list_checkpoints(member)} for member in team]
+    shared = [path for path in candidates if all(position_of(path) in own for own in held)]
+    candidates = shared or candidates
     for path in candidates:
         damage = next(damages(run, path, capacity), None)
         if damage is None:

@@ -18,7 +18,7 @@ from lfiw.files import json_hash, refuse_links
 from lfiw.host import versions
 from lfiw.policy import parts_of
 from lfiw.recovery import newest_good
-from lfiw.runlog import CONFIG, added_folder, find_runs, read_config, seeds_of
+from lfiw.runlog import CONFIG, added_folder, find_runs, read_config, safe_name, seeds_of
 from lfiw.settings import walk
 from lfiw.training import Job, Run, run_jobs
 
@@ -73,7 +73,7 @@ def take_up(
     content = read_config(folder)
     stored = config_from_json(content["config"])
     check(stored)
-    checkpoint, complaints = newest_good(folder, stored.capacity)
+    checkpoint, complaints = newest_good(folder, stored.capacity, team_of(folder, content))
     if not allow_inexact:
         refuse_differences(folder, content, here, checkpoint)
     for complaint in complaints:
@@ -85,6 +85,13 @@ def take_up(
     if checkpoint is not None and checkpoint.facts["env_steps"] > config.env_steps:
         raise InputError(f"{folder} has already made {checkpoint.facts['env_steps']} steps.")
     return Job(config, folder, checkpoint, resumed=True, allow_inexact=allow_inexact)
+
+
+def team_of(folder: Path, content: dict[str, Any]) -> list[Path]:
+    """The folders that were trained in lock-step with this one, itself included."""
+    names = content.get("team")
+    names = names if isinstance(names, list) else []
+    return [folder.parent / safe_name(name) for name in names if isinstance(name, str)]
 
 
 def _is_finished(job: Job) -> bool:

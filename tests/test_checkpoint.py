@@ -46,6 +46,21 @@ def test_the_two_newest_are_kept_and_the_newest_is_used(tmp_path: Path) -> None:
     assert (checkpoint.facts["env_steps"], complaints) == (3, [])
 
 
+def test_a_team_goes_on_from_the_newest_that_all_have(tmp_path: Path) -> None:
+    """A kill between the saves of two runs leaves one of them ahead."""
+    team = [tmp_path / "ahead", tmp_path / "behind"]
+    for run, names in zip(team, (["001", "002", "003"], ["001", "002"]), strict=True):
+        run.mkdir()
+        for name in names:
+            save(run, name)
+    for run in team:
+        checkpoint, _ = newest_good(run, 1, team)
+        assert checkpoint is not None and checkpoint.facts["env_steps"] == 2
+    save(team[0], "004")  # it went on alone: no checkpoint is shared any more
+    checkpoint, _ = newest_good(team[0], 1, team)
+    assert checkpoint is not None and checkpoint.facts["env_steps"] == 4
+
+
 def test_what_is_committed_is_never_overwritten(tmp_path: Path) -> None:
     """A run that is stopped twice at one step has two checkpoints of that step."""
     for _ in range(3):

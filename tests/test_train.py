@@ -398,7 +398,7 @@ def test_evaluate_refuses_a_damaged_policy(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="is damaged"):
             evaluate_run(folder)
     save_file({"a": np.zeros(1)}, path)
-    with pytest.raises(InputError, match="is damaged or not a policy"):
+    with pytest.raises(InputError, match="does not hold a policy"):
         evaluate_run(folder)
 
 

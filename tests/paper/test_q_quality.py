@@ -108,7 +108,10 @@ def test_a_wrong_q_by_hand(tmp_path: Path) -> None:
 def test_entropy_weight_is_the_last_of_the_seed(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", ENV, "sac", "uniform")
     rows = [(0, 0.3), (1, 0.9), (0, 0.2), (1, 0.8)]
-    lines = [json.dumps({"kind": "train", "seed": seed, "alpha": a}) for seed, a in rows]
+    lines = [
+        json.dumps({"kind": "train", "seed": seed, "env_steps": 100, "alpha": alpha})
+        for seed, alpha in rows
+    ]
     (run.folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     assert entropy_weight(run, 0) == 0.2
 
