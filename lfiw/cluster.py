@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -122,7 +123,9 @@ def connected(address: str) -> Iterator[Any]:
             "object_store_memory": OBJECT_STORE_BYTES,
         }
     try:
-        ray.init(address=address, **options)
+        with warnings.catch_warnings():  # of jax, about forks: Ray's execute a program at once
+            warnings.simplefilter("ignore", RuntimeWarning)
+            ray.init(address=address, **options)
     except (ConnectionError, ImportError, RuntimeError, ValueError) as error:
         raise InputError(f"No Ray cluster at {address}: {first_line(error)}") from None
     try:

@@ -75,15 +75,15 @@ def run_sweep(
     todo = [group for group in groups if group.progress.state != DONE]
     if not todo:
         return
-    with connected(cluster.address) as ray:  # before jax starts: Ray forks
+    needed = {group.progress.name: bytes_of(group.run.config) for group in todo}
+    check_disk(sum(needed.values()), [group.run.folder for group in todo])
+    with connected(cluster.address) as ray:
         nodes = living_nodes(ray)
-        needed = {group.progress.name: bytes_of(group.run.config) for group in todo}
-        check_disk(sum(needed.values()), [group.run.folder for group in todo])
         for group in todo:
             name, num_seeds = group.progress.name, len(group.run.config.seeds)
             group.share = share_of(num_seeds, needed[name], nodes, cluster)
             refuse_impossible(name, group.share, nodes)
-        say(f"{len(todo)} groups to train on {len(nodes)} nodes")
+        say(f"Groups to train: {len(todo)}; nodes of the cluster: {len(nodes)}")
         Sweep(ray, groups, workers, console).run()
     if failed := [group.failure for group in groups if group.failure]:
         raise RunError(" ".join(failed))

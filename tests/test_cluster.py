@@ -17,6 +17,7 @@ from trainings import ENV, HANG_GUARD, SETTINGS, command, contents, rows
 from lfiw import EnvConfig, Run, make_config, sweep
 from lfiw.cluster import OBJECT_STORE_BYTES, ClusterConfig
 from lfiw.errors import RunError
+from lfiw.paper.reproduce import Reproduction, is_complete
 from lfiw.sweep import run_sweep
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'lfiw[ray]'")
@@ -210,6 +211,17 @@ def test_groups_that_fail_are_named(
     assert "point/obs failed: obs stopped:" in message
     assert "point/nothing" not in message
     assert rows(tmp_path / "point" / "nothing")[-1]["env_steps"] == 120
+
+
+def test_reproduce_trains_on_the_cluster(
+    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    small = {"env_steps": 120, "learning_starts": 100, "batch_size": 16, "eval_episodes": 1}
+    run = Run(tmp_path / "point" / "small", make_config(ENV, "sac", "uniform", **small))
+    where = ClusterConfig(cluster.address)
+    Reproduction("smoke", tmp_path, cluster=where, console=Console(quiet=True)).train_missing([run])
+    assert is_complete(run)
 
 
 def test_missing_ray_gives_the_install_command(tmp_path: Path) -> None:
