@@ -155,7 +155,7 @@ class Sweep:
         try:
             self.ray.get(group.task)
         except errors.RayTaskError as error:
-            group.end(FAILED, reason(error.cause))
+            group.end(FAILED, reason(error.cause or error))
         except errors.RayError as error:
             group.deaths += 1
             death = f"{type(error).__name__}: {first_line(error)}"

@@ -135,3 +135,16 @@ def test_one_core_gives_the_bits_of_all(tmp_path: Path) -> None:
     one, every = (tmp_path / name / "Pendulum-v1" / "sac-lfiw" for name in cores)
     assert rows(one) == rows(every)
     assert contents(one) == contents(every)
+
+
+def test_missing_ray_gives_the_install_command(tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.modules['ray'] = None; from lfiw.cli import main; "
+        f"main(['train', 'Pendulum-v1', '--out', {str(tmp_path / 'out')!r}, '--ray'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_GUARD
+    )
+    assert done.returncode == 2
+    assert 'pip install "lfiw[ray]"' in done.stderr
+    assert not (tmp_path / "out").exists()
