@@ -403,7 +403,7 @@ def repeat_set_option(arguments: Sequence[str]) -> list[str]:
 def complete_ray_option(arguments: Sequence[str]) -> list[str]:
     """`--ray` alone as `--ray local`; what follows is an address if it looks like one."""
     completed: list[str] = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
         completed.append(argument)
         if argument == "--ray" and not RAY_ADDRESS.fullmatch(following):
             completed.append("local")

@@ -55,6 +55,7 @@ def test_part_of_a_gpu_is_a_part_of_its_memory() -> None:
 @pytest.mark.parametrize(
     ("given", "completed"),
     [
+        ("", ""),
         ("train Ant-v5 --ray", "train Ant-v5 --ray local"),
         ("train --ray Ant-v5", "train --ray local Ant-v5"),
         ("train --ray module:make", "train --ray local module:make"),
