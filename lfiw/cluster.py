@@ -176,8 +176,9 @@ def train_group(
     from rich.console import Console
 
     from lfiw.config import config_from_json
+    from lfiw.jobs import Job
     from lfiw.resume import is_begun, resume
-    from lfiw.training import Job, run_jobs
+    from lfiw.training import run_jobs
 
     cpus = min(share.cpus, usable_cores())
     workers = cpus if workers is None else workers

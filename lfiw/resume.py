@@ -16,11 +16,12 @@ from lfiw.devices import choose_devices, hardware, prepare_jax
 from lfiw.errors import InputError
 from lfiw.files import json_hash, refuse_links
 from lfiw.host import versions
+from lfiw.jobs import Job
 from lfiw.policy import parts_of
 from lfiw.recovery import newest_good
 from lfiw.runlog import CONFIG, added_folder, find_runs, read_config, safe_name, seeds_of
 from lfiw.settings import walk
-from lfiw.training import Job, Run, run_jobs
+from lfiw.training import Run, run_jobs
 
 # What a resume may change: how far a run goes, and when it is saved.
 CHANGEABLE = ("env_steps", "schedule_env_steps", "checkpoint")

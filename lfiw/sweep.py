@@ -31,8 +31,9 @@ from lfiw.learner import state_bytes
 from lfiw.progress import show_progress
 from lfiw.resume import is_begun, refuse_other_settings
 from lfiw.runlog import run_folder
+from lfiw.side_by_side import stop_on_signal
 from lfiw.sweep_group import DONE, FAILED, TRAINING, WAITING, Group
-from lfiw.training import Run, check_disk, refuse_twins, stop_on_signal
+from lfiw.training import Run, check_disk, refuse_twins
 
 POLL_SECONDS = 1.0
 MAX_FRUITLESS_DEATHS = 10  # of a group that has not reached another checkpoint in between

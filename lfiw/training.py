@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 from rich.console import Console
 
 from lfiw.checkpoint import (
     LOCK,
-    Checkpoint,
     checkpoint_name,
     locked,
     remove_newer,
     save_checkpoint,
 )
-from lfiw.collector import Evaluator
 from lfiw.config import TrainConfig, check, config_to_json, make_config, warnings
 from lfiw.devices import (
     check_memory,
@@ -37,17 +31,17 @@ from lfiw.devices import (
 )
 from lfiw.env_config import EnvConfig
 from lfiw.envs import probe_env
-from lfiw.errors import InputError, RunError
+from lfiw.errors import InputError
 from lfiw.files import sync
 from lfiw.group import place_runs
 from lfiw.host import free_disk, source_commit, usable_cores, versions
-from lfiw.learner import program_key, state_bytes
+from lfiw.jobs import Job, make_teams
+from lfiw.learner import state_bytes
 from lfiw.member import Member
-from lfiw.progress import show_progress
 from lfiw.recovery import start_facts
-from lfiw.replay.uniform import UniformConfig
 from lfiw.runlog import Row, read_config, read_evaluations, run_folder, write_config
-from lfiw.trainer import Stopped, Trainer
+from lfiw.side_by_side import train_side_by_side
+from lfiw.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -114,17 +108,6 @@ def train_all(
     return run_jobs(jobs, workers, devices, Console(quiet=quiet, stderr=True))
 
 
-@dataclass(frozen=True)
-class Job:
-    """One method to train, from its start or from a checkpoint."""
-
-    config: TrainConfig
-    folder: Path
-    checkpoint: Checkpoint | None = None
-    resumed: bool = False
-    allow_inexact: bool = False
-
-
 def run_jobs(
     jobs: Sequence[Job], workers: int | None, devices: str | None, console: Console
 ) -> list[Run]:
@@ -161,31 +144,8 @@ def run_jobs(
                 else:
                     _create(job, trainer, locks)
         num_workers = usable_cores() if workers is None else workers
-        _train_side_by_side(list(zip(teams, trainers, strict=True)), num_workers, console)
+        train_side_by_side(list(zip(teams, trainers, strict=True)), num_workers, console)
     return [Run(job.folder, job.config) for job in jobs]
-
-
-def make_teams(jobs: Sequence[Job], devices: Sequence[jax.Device]) -> list[list[Job]]:
-    """A fixed rule. On the CPU every method is a team of its own. On a GPU methods of one agent
-    that go in lock-step are a team, split further until every device has two, so that one team
-    can learn while another collects."""
-    if devices[0].platform == "cpu":
-        return [[job] for job in jobs]
-    by_key: dict[str, list[Job]] = {}
-    for job in jobs:
-        by_key.setdefault(lockstep_key(job), []).append(job)
-    teams = list(by_key.values())
-    while len(teams) < 2 * len(devices) and (largest := max(teams, key=len))[1:]:
-        teams.remove(largest)
-        teams += [largest[0::2], largest[1::2]]
-    return teams
-
-
-def lockstep_key(job: Job) -> str:
-    """Equal for jobs that can share one loop: they may differ in replay, seeds and scalars."""
-    shared = dataclasses.replace(program_key(job.config), replay=UniformConfig())
-    facts = job.checkpoint.facts if job.checkpoint else {}
-    return f"{shared} {facts.get('env_steps', 0)} {facts.get('updates', 0)}"
 
 
 def check_disk(needed: int, folders: Sequence[Path]) -> None:
@@ -253,91 +213,3 @@ def _take_up(job: Job) -> None:
     content = read_config(job.folder)
     if content["config"] != (config := config_to_json(job.config)):
         write_config(job.folder, {**content, "config": config})
-
-
-@contextmanager
-def stop_on_signal(stop: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM stop training at the next call; a second one ends at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def on_signal(number: int, frame: Any) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
-
-    previous = {name: signal.signal(name, on_signal) for name in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for name, handler in previous.items():
-            signal.signal(name, handler)
-
-
-def _train_side_by_side(
-    teams: Sequence[tuple[list[Job], Trainer]], num_workers: int, console: Console
-) -> None:
-    """One thread per team: while one waits for the device, another steps environments."""
-    stop = threading.Event()
-    failures: dict[str, BaseException] = {}
-    members = [member for _, trainer in teams for member in trainer.members]
-    total_runs = sum(len(member.config.seeds) for member in members)
-    envs = {repr(member.config.env): member.config.env for member in members}
-    evaluators = {name: Evaluator(env, min(num_workers, total_runs)) for name, env in envs.items()}
-
-    def run(jobs: list[Job], trainer: Trainer) -> None:
-        evaluator = evaluators[repr(trainer.config.env)]
-        checkpoints = [job.checkpoint for job in jobs]
-        try:
-            trainer.run(num_workers, evaluator, stop.is_set, checkpoints, jobs[0].allow_inexact)
-        except Stopped:
-            trainer.say("stopped")
-        except BaseException as error:
-            trainer.say("failed")
-            failures[" and ".join(member.progress.name for member in trainer.members)] = error
-
-    threads = [threading.Thread(target=run, args=team) for team in teams]
-    with stop_on_signal(stop):
-        for thread in threads:
-            thread.start()
-        show_progress(
-            lambda: members[0].config.env.id,
-            [member.progress for member in members],
-            lambda: any(thread.is_alive() for thread in threads),
-            console,
-        )
-        for thread in threads:
-            thread.join()
-    for evaluator in evaluators.values():
-        evaluator.close()
-    _raise_failures(failures)
-    if stop.is_set():
-        raise KeyboardInterrupt
-    _report_stopped(members)
-
-
-def _report_stopped(members: Sequence[Member]) -> None:
-    """Training was worth finishing, but it is no success."""
-    sick = [
-        f"{member.progress.name} seed {member.config.seeds[run]} ({reason})"
-        for member in members
-        for run, reason in member.stopped.items()
-    ]
-    if sick:
-        raise RunError(
-            f"Stopped because their numbers were no longer finite: {', '.join(sick)}. All other "
-            f"runs are complete."
-        )
-
-
-def _raise_failures(failures: dict[str, BaseException]) -> None:
-    for name, error in failures.items():
-        if isinstance(error, InputError | RunError):
-            raise RunError(f"{name} stopped: {error}") from error
-        if isinstance(error, OSError):
-            raise RunError(
-                f"{name} stopped: {error.filename or 'a file'} cannot be written or read: "
-                f"{error.strerror}; its last checkpoint is intact."
-            ) from error
-        raise error

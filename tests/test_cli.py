@@ -15,7 +15,8 @@ from environments import UNSUPPORTED
 from safetensors.numpy import save_file
 
 from lfiw import __version__
-from lfiw.cli import COMMANDS, Train, main, parse_command
+from lfiw.cli import COMMANDS, main, parse_command
+from lfiw.commands.runs import Train
 from lfiw.config import AGENT_CONFIGS, REPLAY_CONFIGS, check, make_config
 from lfiw.errors import InputError
 from lfiw.settings import walk

@@ -16,9 +16,10 @@ import lfiw.training
 from lfiw.agents.sac import SacConfig
 from lfiw.config import TrainConfig, make_config
 from lfiw.group import Group, Shard, Team
+from lfiw.jobs import Job, make_teams
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.replay.uniform import UniformConfig
-from lfiw.training import Job, make_teams, train_all
+from lfiw.training import train_all
 
 ENV = "environments:make_point"
 

@@ -42,7 +42,7 @@ class Learner:
 
     def run(self, console: Console) -> None:
         from lfiw.bench.learner import bench_learner
-        from lfiw.cli import split_names
+        from lfiw.commands.options import split_names
 
         def config(agent: str, replay: str, runs: int) -> TrainConfig:
             made = make_config(self.env, agent, replay, seeds=range(runs))
@@ -82,7 +82,7 @@ class Collect:
 
     def run(self, console: Console) -> None:
         from lfiw.bench.collect import bench_collect, default_workers
-        from lfiw.cli import split_names
+        from lfiw.commands.options import split_names
 
         workers = default_workers()
         if self.workers is not None:
@@ -116,7 +116,7 @@ class Training:
 
     def run(self, console: Console) -> None:
         from lfiw.bench.train import bench_train, command_started
-        from lfiw.cli import Train
+        from lfiw.commands.runs import Train
 
         command = Train(
             self.env,
@@ -152,7 +152,7 @@ class Peers:
     def run(self, console: Console) -> None:
         from lfiw.bench.peer_scripts.job import Job
         from lfiw.bench.peers import bench_peers
-        from lfiw.cli import split_names
+        from lfiw.commands.options import split_names
 
         peers = split_names(self.peers, "--peers")
         agents = split_names(self.agent, "--agent")

@@ -52,8 +52,8 @@ class Reproduce:
             return
         if self.name is None:
             raise InputError("Name an experiment, or all; `lfiw reproduce --list` shows them.")
-        from lfiw.cli import split_names
         from lfiw.cluster import cluster_config
+        from lfiw.commands.options import split_names
         from lfiw.paper.reproduce import Reproduction, Selection
         from lfiw.settings import parse
 

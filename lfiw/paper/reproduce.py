@@ -14,13 +14,14 @@ from rich.console import Console
 from lfiw.cluster import ClusterConfig
 from lfiw.config import check, config_from_json, pick
 from lfiw.errors import InputError
+from lfiw.jobs import Job
 from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, live_seeds, run_of
 from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.paper.workload import measure
 from lfiw.resume import conditions, is_begun, refuse_differences, refuse_other_settings, take_up
 from lfiw.runlog import find_runs, read_config, read_metrics, snapshot_file
 from lfiw.sweep import run_sweep
-from lfiw.training import Job, Run, run_jobs
+from lfiw.training import Run, run_jobs
 
 ALL = "all"
 

@@ -1,0 +1,39 @@
+"""What several commands read from their options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lfiw.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from lfiw.config import TrainConfig
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    from lfiw.settings import parse
+
+    seeds: tuple[int, ...] = parse("--seeds", text, tuple[int, ...])
+    return seeds
+
+
+def split_names(text: str, option: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InputError(f"{option} needs at least one name.")
+    if len(set(names)) != len(names):
+        raise InputError(f"{option} names {text!r} contain one twice.")
+    return names
+
+
+def set_where_known(configs: list[TrainConfig], key: str, value: str) -> list[TrainConfig]:
+    """Apply a setting to every method that has it; at least one must."""
+    from lfiw.settings import override, walk
+
+    def known(config: TrainConfig) -> bool:
+        return key.startswith("env.kwargs.") or key in {name for name, _, _ in walk(config)}
+
+    if not any(map(known, configs)):
+        names = {name for config in configs for name, _, _ in walk(config)}
+        raise InputError(f"Unknown setting {key!r}.{nearest(key, names)}")
+    return [override(config, key, value) if known(config) else config for config in configs]
