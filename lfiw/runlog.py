@@ -7,47 +7,24 @@ import json
 import math
 import os
 import re
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event
-from tensorboardX.summary import scalar
 
 from lfiw.errors import Damaged, InputError
 from lfiw.files import arrays_to_bytes, json_hash, read_json, read_plain, write_whole
 from lfiw.policy import ADDED, parts_of, policy_file
+from lfiw.tensorboard import Boards
 
 CONFIG = "config.json"
 LOG = "metrics.jsonl"
 MAX_LOG_BYTES = 2**32
 SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)  # of training, when all networks are kept
-TENSORBOARD_EVERY_ENV_STEPS = 5000  # thins the derived files, never metrics.jsonl
-
-# Both usual families of names, so that existing dashboards work.
-TENSORBOARD_TAGS = {
-    "return_mean": ("eval/mean_reward",),
-    "length_mean": ("eval/mean_ep_length",),
-    "episode_return_mean": ("rollout/ep_rew_mean", "charts/episodic_return"),
-    "episode_length_mean": ("rollout/ep_len_mean", "charts/episodic_length"),
-    "steps_per_second": ("time/fps", "charts/SPS"),
-    "classifier_loss": ("lfiw/classifier_loss",),
-    "balanced_accuracy": ("lfiw/balanced_accuracy",),
-    "effective_sample_size": ("lfiw/effective_sample_size",),
-    "max_weight": ("lfiw/max_weight",),
-    "weight_by_age": ("lfiw/weight_by_age",),
-    "alpha": ("train/ent_coef",),
-}
-NOT_PLOTTED = {
-    *("kind", "seed", "env_steps", "updates", "wall_seconds", "episodes", "faults", "reason"),
-}
 
 Row = dict[str, Any]
 Later = tuple[Future[Any], Callable[[Any], Row]]  # a result to come, and how to write it
@@ -100,10 +77,8 @@ class RunLog:
         self._hash = hashlib.sha256(path.read_bytes())
         self._file = path.open("a", encoding="utf-8")
         self._pending: deque[Row | Later] = deque()
-        self._boards: dict[int, EventsWriter] = {}
-        self._board_steps: dict[int, int] = {}
         self._started = time.monotonic() - elapsed
-        shutil.rmtree(folder / "tensorboard", ignore_errors=True)  # derived: rebuilt from the log
+        self._boards = Boards(folder / "tensorboard")  # derived: rebuilt from the log
         for row in read_metrics(folder):
             self._show(row)
 
@@ -136,7 +111,7 @@ class RunLog:
 
     def _show(self, row: Row) -> None:
         self._on_row(row)
-        self._write_tensorboard(row)
+        self._boards.write(row)
 
     def facts(self) -> dict[str, Any]:
         """Wait for pending evaluations, force all rows to the disk, and describe them."""
@@ -144,40 +119,11 @@ class RunLog:
         os.fsync(self._file.fileno())
         return {"log_bytes": self._file.tell(), "log_sha256": self._hash.hexdigest()}
 
-    def _write_tensorboard(self, row: Row) -> None:
-        seed, env_steps = row["seed"], row["env_steps"]
-        if row["kind"] == "train":
-            if env_steps - self._board_steps.get(seed, -math.inf) < TENSORBOARD_EVERY_ENV_STEPS:
-                return
-            self._board_steps[seed] = env_steps
-        if seed not in self._boards:
-            folder = self.folder / "tensorboard" / f"seed-{seed}"
-            folder.mkdir(parents=True, exist_ok=True)
-            # Written by this thread: a failing disk then stops the run with a sentence.
-            self._boards[seed] = EventsWriter(str(folder / "events"))
-        for name, value in row.items():
-            if name in NOT_PLOTTED or value is None:
-                continue
-            for tag in TENSORBOARD_TAGS.get(name, (f"train/{name}",)):
-                elements = enumerate(value) if isinstance(value, list) else ((None, value),)
-                for index, element in elements:
-                    if element is not None:
-                        own = tag if index is None else f"{tag}_{index}"
-                        self._boards[seed].write_event(
-                            Event(
-                                wall_time=time.time(), step=env_steps, summary=scalar(own, element)
-                            )
-                        )
-        if row["kind"] == "eval":
-            self._boards[seed].flush()
-
     def close(self) -> None:
         try:
             self.flush(wait=True)
         finally:
-            for board in self._boards.values():
-                with suppress(OSError):  # the disk may be full; they are rebuilt from the log
-                    board.close()
+            self._boards.close()
             self._file.close()
 
 

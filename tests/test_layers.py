@@ -47,6 +47,7 @@ HOST = (
     "segments",
     "settings",
     "statistics",
+    "tensorboard",
     "types",
     "verify",
     "worker",

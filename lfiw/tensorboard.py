@@ -1,0 +1,79 @@
+"""TensorBoard files of a run folder, derived from its log. No jax here."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.summary import scalar
+
+EVERY_ENV_STEPS = 5000  # thins these files, never the log
+
+# Both usual families of names, so that existing dashboards work.
+TAGS = {
+    "return_mean": ("eval/mean_reward",),
+    "length_mean": ("eval/mean_ep_length",),
+    "episode_return_mean": ("rollout/ep_rew_mean", "charts/episodic_return"),
+    "episode_length_mean": ("rollout/ep_len_mean", "charts/episodic_length"),
+    "steps_per_second": ("time/fps", "charts/SPS"),
+    "classifier_loss": ("lfiw/classifier_loss",),
+    "balanced_accuracy": ("lfiw/balanced_accuracy",),
+    "effective_sample_size": ("lfiw/effective_sample_size",),
+    "max_weight": ("lfiw/max_weight",),
+    "weight_by_age": ("lfiw/weight_by_age",),
+    "alpha": ("train/ent_coef",),
+}
+NOT_PLOTTED = {
+    *("kind", "seed", "env_steps", "updates", "wall_seconds", "episodes", "faults", "reason"),
+}
+
+
+class Boards:
+    """One event file for each seed, written anew whenever a run is opened."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writers: dict[int, EventsWriter] = {}
+        self._shown_at: dict[int, int] = {}
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def write(self, row: dict[str, Any]) -> None:
+        seed, env_steps = row["seed"], row["env_steps"]
+        if row["kind"] == "train":
+            if env_steps - self._shown_at.get(seed, -math.inf) < EVERY_ENV_STEPS:
+                return
+            self._shown_at[seed] = env_steps
+        writer = self._writer(seed)
+        for name, value in row.items():
+            if name in NOT_PLOTTED or value is None:
+                continue
+            for tag in TAGS.get(name, (f"train/{name}",)):
+                elements = enumerate(value) if isinstance(value, list) else ((None, value),)
+                for index, element in elements:
+                    if element is not None:
+                        own = tag if index is None else f"{tag}_{index}"
+                        summary = scalar(own, element)
+                        writer.write_event(
+                            Event(wall_time=time.time(), step=env_steps, summary=summary)
+                        )
+        if row["kind"] == "eval":
+            writer.flush()
+
+    def _writer(self, seed: int) -> EventsWriter:
+        if seed not in self._writers:
+            folder = self._folder / f"seed-{seed}"
+            folder.mkdir(parents=True, exist_ok=True)
+            # Written by this thread: a failing disk then stops the run with a sentence.
+            self._writers[seed] = EventsWriter(str(folder / "events"))
+        return self._writers[seed]
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            with suppress(OSError):  # the disk may be full
+                writer.close()
