@@ -82,8 +82,9 @@ def _make_gymnasium_env(config: EnvConfig, render_mode: str | None) -> gymnasium
     kwargs = dict(config.kwargs) | ({"render_mode": render_mode} if render_mode else {})
     try:
         factory = _find_factory(config.id)
+        _quieten_mujoco(config.id)
         env = gymnasium.make(config.id, **kwargs) if factory is None else factory(**kwargs)
-        _quieten_mujoco()
+        _quieten_mujoco(config.id)  # a factory may have been the first to import it
     except InputError:
         raise
     except gymnasium.error.UnregisteredEnv:
@@ -99,8 +100,11 @@ def _make_gymnasium_env(config: EnvConfig, render_mode: str | None) -> gymnasium
     return env
 
 
-def _quieten_mujoco() -> None:
+def _quieten_mujoco(env_id: str) -> None:
     """Keep MuJoCo's warnings out of the terminal and of a log file in the current folder."""
+    registered = gymnasium.registry.get(env_id)
+    if registered is not None and "mujoco" in str(registered.entry_point):
+        importlib.import_module("mujoco")
     if "mujoco" in sys.modules:
         sys.modules["mujoco"].set_mju_user_warning(lambda message: None)
 

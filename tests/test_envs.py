@@ -1,4 +1,6 @@
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -136,3 +138,18 @@ def test_environment_that_raises_gets_a_sentence() -> None:
 def test_bounds_too_wide_for_their_type_are_unbounded() -> None:
     """high - low overflows, so no action could be rescaled."""
     assert "bound" in refusal("environments:make_huge_action")
+
+
+def test_mujoco_writes_neither_to_the_terminal_nor_to_a_file(tmp_path: Path) -> None:
+    """Its own process, since what MuJoCo says is said when it is first imported."""
+    program = "from lfiw.envs import *; probe_env(EnvConfig('HalfCheetah-v5'))"
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
