@@ -1,4 +1,4 @@
-"""A long run compiles once, and neither its memory nor its pace drifts."""
+"""A long run compiles once, and its memory stays flat; its pace is printed, not asserted."""
 
 import json
 import os
@@ -81,7 +81,7 @@ def test_nothing_is_compiled_after_the_first_fifth(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-def test_fifty_thousand_steps_leave_memory_and_pace_flat(tmp_path: Path) -> None:
+def test_fifty_thousand_steps_leave_memory_flat(tmp_path: Path) -> None:
     seen, rates = soak(tmp_path, 50_000)
     late = after_warm_up(seen, 50_000)
     assert late[-1].compilations == late[0].compilations
