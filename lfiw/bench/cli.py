@@ -37,12 +37,14 @@ class Learner:
     """Timed calls of each; the median counts."""
     updates_per_call: int = 100
     """Updates in one compiled call."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Further settings, as for `lfiw train`, such as deterministic=true."""
     json: Path | None = None
     """Also write the rows to this file."""
 
     def run(self, console: Console) -> None:
         from lfiw.bench.learner import bench_learner
-        from lfiw.commands.options import split_names
+        from lfiw.commands.options import apply_settings, split_names
 
         def config(agent: str, replay: str, runs: int) -> TrainConfig:
             made = make_config(self.env, agent, replay, seeds=range(runs))
@@ -55,6 +57,7 @@ class Learner:
             for runs in parse("--runs", self.runs, tuple[int, ...])
             for replay in split_names(self.replay, "--replay")
         ]
+        configs = apply_settings(configs, self.set)
         finish(bench_learner(configs, self.calls), self.json, console)
 
 

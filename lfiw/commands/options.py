@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lfiw.errors import InputError, nearest
@@ -37,3 +38,13 @@ def set_where_known(configs: list[TrainConfig], key: str, value: str) -> list[Tr
         names = {name for config in configs for name, _, _ in walk(config)}
         raise InputError(f"Unknown setting {key!r}.{nearest(key, names)}")
     return [override(config, key, value) if known(config) else config for config in configs]
+
+
+def apply_settings(configs: list[TrainConfig], assignments: Sequence[str]) -> list[TrainConfig]:
+    """What `--set KEY=VALUE` asks for."""
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals:
+            raise InputError(f"--set takes KEY=VALUE, not {assignment!r}.")
+        configs = set_where_known(configs, key.strip(), value.strip())
+    return configs

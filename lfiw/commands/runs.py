@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 
-from lfiw.commands.options import parse_seeds, set_where_known, split_names
+from lfiw.commands.options import apply_settings, parse_seeds, split_names
 from lfiw.errors import InputError, one_line
 
 if TYPE_CHECKING:
@@ -93,12 +93,7 @@ class Train:
             for agent in split_names(self.agent, "--agent")
             for replay in split_names(self.replay, "--replay")
         ]
-        for assignment in self.set:
-            key, equals, value = assignment.partition("=")
-            if not equals:
-                raise InputError(f"--set takes KEY=VALUE, not {assignment!r}.")
-            configs = set_where_known(configs, key.strip(), value.strip())
-        return configs
+        return apply_settings(configs, self.set)
 
     def parse_seeds(self) -> tuple[int, ...]:
         if self.seeds is not None and self.num_seeds is not None:
