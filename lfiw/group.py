@@ -1,7 +1,8 @@
 """The only place that knows there are several runs: it puts the run axis on the device.
 
-On a GPU the runs of a group are one batch (`vmap`). On the CPU each run is a program call
-of its own, which gives the same bits as the run alone; calls spread over the CPU devices.
+On a GPU the runs of a group are one batch (`vmap`). On the CPU, and with `deterministic`, each
+run is a program call of its own, which gives the same bits as the run alone; calls spread over
+the devices.
 """
 
 from __future__ import annotations
@@ -44,10 +45,16 @@ class Shard(NamedTuple):
     runs: slice
 
 
-def place_runs(num_runs: int, devices: Sequence[jax.Device]) -> list[Shard]:
-    """A fixed rule: CPU devices take one run at a time, in turn; other devices take equal
-    parts of the group."""
-    if devices[0].platform == "cpu":
+def runs_alone(config: TrainConfig, devices: Sequence[jax.Device]) -> bool:
+    """Whether each run is a call of its own. A batch of another size adds in another order, so
+    the bits of a run in a batch depend on its neighbours."""
+    return config.deterministic or devices[0].platform == "cpu"
+
+
+def place_runs(config: TrainConfig, devices: Sequence[jax.Device]) -> list[Shard]:
+    """A fixed rule: devices take runs that go alone in turn, and equal parts of a batch."""
+    num_runs = len(config.seeds)
+    if runs_alone(config, devices):
         return [Shard(devices[run % len(devices)], slice(run, run + 1)) for run in range(num_runs)]
     bounds = np.linspace(0, num_runs, min(len(devices), num_runs) + 1).astype(int)
     return [
@@ -79,8 +86,8 @@ class Group:
         scalars: Sequence[dict[str, float]] | None = None,
     ) -> None:
         self.config = config
-        self.shards = place_runs(len(config.seeds), devices)
-        self.batched = devices[0].platform != "cpu"
+        self.shards = place_runs(config, devices)
+        self.batched = not runs_alone(config, devices)
         learner = make_learner(config, spec)
         self.learner = over_runs(learner) if self.batched else learner
         self.options = dict({"cpu": CPU_OPTIONS, "gpu": GPU_OPTIONS}.get(devices[0].platform, {}))

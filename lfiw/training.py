@@ -191,7 +191,7 @@ def _create(job: Job, trainer: Trainer, locks: ExitStack) -> None:
             "updates_in_call": trainer.call_updates,
             "placement": [
                 {"device": str(shard.device), "seeds": list(config.seeds[shard.runs])}
-                for shard in place_runs(len(config.seeds), trainer.devices)
+                for shard in place_runs(config, trainer.devices)
             ],
             "team": [member.folder.name for member in trainer.members],
             "versions": versions(config.env.backend),

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -100,9 +101,11 @@ def test_options_are_known_to_the_compiler() -> None:
         assert jax.jit(lambda x: x + 1, compiler_options=options)(1.0) == 2.0
 
 
-def test_cpu_devices_take_runs_in_turn() -> None:
-    devices = fake_devices("cpu", 2)
-    shards = place_runs(5, devices)
+@pytest.mark.parametrize(("platform", "deterministic"), [("cpu", False), ("gpu", True)])
+def test_devices_take_runs_that_go_alone_in_turn(platform: str, deterministic: bool) -> None:
+    devices = fake_devices(platform, 2)
+    config = replace(make_config(tuple(range(5))), deterministic=deterministic)
+    shards = place_runs(config, devices)
     assert [shard.device.id for shard in shards] == [0, 1, 0, 1, 0]
     assert [shard.runs for shard in shards] == [slice(run, run + 1) for run in range(5)]
 
@@ -119,7 +122,7 @@ def test_cpu_devices_take_runs_in_turn() -> None:
 def test_other_devices_take_equal_parts(
     num_runs: int, num_devices: int, bounds: list[tuple[int, int]]
 ) -> None:
-    shards = place_runs(num_runs, fake_devices("gpu", num_devices))
+    shards = place_runs(make_config(tuple(range(num_runs))), fake_devices("gpu", num_devices))
     assert [(shard.runs.start, shard.runs.stop) for shard in shards] == bounds
     assert [shard.device.id for shard in shards] == list(range(len(bounds)))
 

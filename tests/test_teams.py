@@ -80,7 +80,8 @@ def test_every_method_is_alone_on_the_cpu() -> None:
 def like_a_gpu(monkeypatch: Any) -> Any:
     """Devices on which runs are batched, though a CPU computes."""
     cpu = jax.devices("cpu")[0]
-    monkeypatch.setattr(lfiw.group, "place_runs", lambda runs, _: [Shard(cpu, slice(0, runs))])
+    whole = lambda config, _: [Shard(cpu, slice(0, len(config.seeds)))]  # noqa: E731
+    monkeypatch.setattr(lfiw.group, "place_runs", whole)
     options = {"xla_backend_optimization_level": 0}
     monkeypatch.setattr(lfiw.group, "GPU_OPTIONS", options)
     return fake_devices("gpu", 1)
