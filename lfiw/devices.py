@@ -19,8 +19,8 @@ def prepare_jax() -> None:
     """Settings that must stand before jax starts; where it has, its devices are kept."""
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         with contextlib.suppress(RuntimeError):
-            # One device per core: several runs train at once, each on one thread. At least two:
-            # where XLA has a single thread its programs add in another order.
+            # One device per core, so that several runs train at once. At least two: where XLA
+            # has a single thread its programs add in another order.
             jax.config.update("jax_num_cpu_devices", max(2, usable_cores()))
     if jax.config.values["jax_compilation_cache_dir"] is None:
         with contextlib.suppress(OSError):  # without a home to write to, nothing is kept

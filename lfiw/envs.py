@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from lfiw.env_config import EnvConfig
 from lfiw.envpool_backend import make_envpool_env
 from lfiw.errors import InputError, nearest
 from lfiw.faults import SimulatorReset
+from lfiw.policy import clip
 from lfiw.types import EnvSpec
 
 
@@ -28,9 +30,12 @@ class ActionScale:
     low: np.ndarray
     high: np.ndarray
 
+    @cached_property
+    def half(self) -> np.ndarray:
+        return (self.high - self.low) / 2
+
     def to_env(self, action: np.ndarray) -> np.ndarray:
-        scaled = self.low + (action + 1) * ((self.high - self.low) / 2)
-        return np.clip(scaled, self.low, self.high)
+        return clip(self.low + (action + 1) * self.half, self.low, self.high)
 
 
 class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -18,24 +18,33 @@ import numpy as np
 from lfiw.config import TrainConfig
 from lfiw.errors import Damaged
 from lfiw.learner import Learner, LearnerState, learn_together, make_learner, traced_settings
-from lfiw.replay.sum_tree import grow_tree
+from lfiw.saved_state import (
+    from_data,
+    is_rows,
+    leaf_name,
+    ring_counter,
+    ring_rows,
+    saved_array,
+    to_data,
+)
 from lfiw.types import Clock, EnvSpec, Metrics
 
-# A whole call is one graph in which independent kernels run side by side (docs/performance.md
-# has figures).
-GPU_OPTIONS: dict[str, Any] = {
-    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
-    "xla_gpu_enable_command_buffer": (
-        "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION"
-    ),
+# By platform. On a GPU a whole call is one graph in which independent kernels run side by side
+# (docs/performance.md has figures).
+COMPILER_OPTIONS: dict[str, dict[str, Any]] = {
+    "cpu": {},
+    "gpu": {
+        "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+        "xla_gpu_enable_command_buffer": (
+            "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION"
+        ),
+    },
 }
 # Autotuning may choose other kernels each time; some kernels add in no fixed order.
 DETERMINISTIC_OPTIONS: dict[str, Any] = {
     "xla_gpu_deterministic_ops": True,
     "xla_gpu_autotune_level": 0,
 }
-# Products this small gain nothing from a second thread, and bits no longer depend on threads.
-CPU_OPTIONS: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
 
 
 class Shard(NamedTuple):
@@ -90,7 +99,7 @@ class Group:
         self.batched = not runs_alone(config, devices)
         learner = make_learner(config, spec)
         self.learner = over_runs(learner) if self.batched else learner
-        self.options = dict({"cpu": CPU_OPTIONS, "gpu": GPU_OPTIONS}.get(devices[0].platform, {}))
+        self.options = dict(COMPILER_OPTIONS.get(devices[0].platform, {}))
         if config.deterministic and devices[0].platform == "gpu":
             self.options |= DETERMINISTIC_OPTIONS
         init = jax.jit(self.learner.init, compiler_options=self.options)
@@ -132,8 +141,8 @@ class Group:
         parts = []
         for state in self.states:
             leaves = jax.tree_util.tree_leaves_with_path(state)
-            parts.append({_leaf_name(path): _to_data(leaf) for path, leaf in leaves})
-            parts[-1] = {name: leaf for name, leaf in parts[-1].items() if not _is_rows(name)}
+            parts.append({leaf_name(path): to_data(leaf) for path, leaf in leaves})
+            parts[-1] = {name: leaf for name, leaf in parts[-1].items() if not is_rows(name)}
         return self.split(parts)
 
     def restore(
@@ -144,8 +153,8 @@ class Group:
             chosen = range(len(runs))[shard.runs]
 
             def leaf(path: Any, current: Any, chosen: range = chosen) -> Any:
-                name = _leaf_name(path)
-                if _is_rows(name):
+                name = leaf_name(path)
+                if is_rows(name):
                     values = [
                         ring_rows(rows[run], num_rows, self.config.capacity) for run in chosen
                     ]
@@ -154,13 +163,13 @@ class Group:
                 else:
                     values = [saved_array(name, runs[run], self.config.capacity) for run in chosen]
                 array = np.stack(values) if self.batched else values[0]
-                expected = jax.eval_shape(_to_data, current)
+                expected = jax.eval_shape(to_data, current)
                 if array.shape != expected.shape or array.dtype != expected.dtype:
                     raise Damaged(
                         f"The checkpoint's {name} is {array.dtype}{array.shape}, not "
                         f"{expected.dtype}{expected.shape}."
                     )
-                return _from_data(array, current)
+                return from_data(array, current)
 
             restored = jax.tree_util.tree_map_with_path(leaf, self.states[index])
             self.states[index] = jax.device_put(restored, shard.device)
@@ -219,55 +228,6 @@ class Team:
 
 def _compile_learn(learners: tuple[Learner, ...], options: dict[str, Any]) -> Any:
     return jax.jit(partial(learn_together, learners), donate_argnums=0, compiler_options=options)
-
-
-def ring_rows(newest: np.ndarray, num_rows: int, capacity: int) -> np.ndarray:
-    """The ring's rows after `num_rows` were written, of which `newest` are the last."""
-    rows = np.zeros((capacity, newest.shape[1]), np.float32)
-    rows[np.arange(num_rows - len(newest), num_rows) % capacity] = newest
-    return rows
-
-
-def ring_counter(name: str, num_rows: int, capacity: int) -> np.ndarray | None:
-    """The ring's head or size after `num_rows`: an extended run has a larger ring than the one
-    that was exported, and its counters then differ."""
-    if name.startswith("replay") and name.endswith(".head"):
-        return np.array(num_rows % capacity, np.int32)
-    if name.startswith("replay") and name.endswith(".size"):
-        return np.array(min(num_rows, capacity), np.int32)
-    return None
-
-
-def saved_array(name: str, saved: Mapping[str, np.ndarray], capacity: int) -> np.ndarray:
-    """The array itself; or, for a level of the sum tree of an extended run's larger ring, what
-    the saved leaves make it: the slots of the ring stay where they were."""
-    stem, _, level = name.rpartition("[")
-    levels = [other for other in saved if other.startswith(f"{stem}[")]
-    if stem.endswith(".tree") and levels and len(leaves := saved[max(levels)]) < capacity:
-        return np.asarray(grow_tree(jnp.asarray(leaves), capacity)[int(level[:-1])])
-    if name not in saved:
-        raise Damaged(f"The checkpoint holds no {name}.")
-    return saved[name]
-
-
-def _leaf_name(path: Any) -> str:
-    return jax.tree_util.keystr(path).lstrip(".")
-
-
-def _is_rows(name: str) -> bool:
-    return name.startswith("replay") and name.endswith(".rows")
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _to_data(leaf: Any) -> Any:
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
-
-
-def _from_data(array: Any, current: Any) -> Any:
-    return jax.random.wrap_key_data(array) if _is_key(current) else array
 
 
 def _dtype(value: float) -> Any:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,8 +18,9 @@ from lfiw.envs import ActionScale
 from lfiw.errors import Damaged
 from lfiw.faults import sickness
 from lfiw.group import Group
+from lfiw.phase import NO_PHASE, Phase, Position, part, restored_phase
 from lfiw.progress import Progress
-from lfiw.rollout import Collected, Episode, RunnerState, eval_seeds
+from lfiw.rollout import Collected, RunnerState, eval_seeds
 from lfiw.rollout_host import Evaluated
 from lfiw.rows import eval_row, stopped_row, train_row
 from lfiw.runlog import (
@@ -33,35 +33,7 @@ from lfiw.runlog import (
     snapshot_file,
 )
 from lfiw.segments import Segments
-from lfiw.types import EnvSpec, Metrics
-
-
-class Position(NamedTuple):
-    """How far training is: the same for all runs of a team."""
-
-    env_steps: int = 0
-    updates: int = 0
-    phase_start: int = 0  # environment steps before the phase
-
-    def crossed(self, every: int) -> bool:
-        """Whether the last phase reached or passed a multiple of `every`."""
-        return self.env_steps // every > self.phase_start // every
-
-
-@dataclass
-class Phase:
-    """What a phase has yielded so far; a checkpoint may fall between its calls."""
-
-    episodes: list[list[Episode]]
-    faults: list[list[str]]
-    calls: list[list[dict[str, np.ndarray]]] = field(default_factory=list)  # by call, by run
-    on_device: list[list[Metrics]] = field(default_factory=list)
-    started: float = field(default_factory=time.monotonic)
-
-    def settle(self, group: Group) -> None:
-        """Fetch the metrics of the calls that were made."""
-        self.calls += [group.split(call) for call in self.on_device]
-        self.on_device = []
+from lfiw.types import EnvSpec
 
 
 class Member:
@@ -132,11 +104,11 @@ class Member:
         num_runs = len(self.config.seeds)
         rows = np.zeros((num_runs, count, self.spec.row_size), np.float32)
         self.phase = Phase([[] for _ in range(num_runs)], [[] for _ in range(num_runs)])
-        for run, part in collected.items():
-            rows[run] = part.rows
-            self.segments[run].append(part.rows)
-            self.runners[run] = part.state
-            self.phase.episodes[run], self.phase.faults[run] = part.episodes, part.faults
+        for run, own in collected.items():
+            rows[run] = own.rows
+            self.segments[run].append(own.rows)
+            self.runners[run] = own.state
+            self.phase.episodes[run], self.phase.faults[run] = own.episodes, own.faults
         self.group.add(rows)
 
     def finish_phase(self, position: Position) -> None:
@@ -221,20 +193,16 @@ class Member:
             "segments": {
                 seed: rows.facts() for seed, rows in zip(seeds, self.segments, strict=True)
             },
-            "episodes": self.phase.episodes if self.phase else None,
-            "faults": self.phase.faults if self.phase else None,
+            **(self.phase.facts() if self.phase else NO_PHASE),
             "stopped": {seeds[run]: reason for run, reason in self.stopped.items()},
             "config": self.config_file,
         }
         arrays = [
             {f"learner.{name}": array for name, array in state.items()}
             | {"episode.actions": runner.actions, "episode.obs": runner.obs}
-            for state, runner in zip(self.group.export(), runners, strict=True)
+            | (self.phase.arrays(run) if self.phase else {})
+            for run, (state, runner) in enumerate(zip(self.group.export(), runners, strict=True))
         ]
-        if self.phase is not None:
-            for index, call in enumerate(self.phase.calls):
-                for run, metrics in enumerate(call):
-                    arrays[run] |= {f"phase.{index}.{name}": v for name, v in metrics.items()}
         files = {f"seed-{seed}.safetensors": a for seed, a in zip(seeds, arrays, strict=True)}
         name = checkpoint_name(position.env_steps, position.updates)
         save_checkpoint(self.folder, name, facts, files)
@@ -263,25 +231,9 @@ class Member:
             segments.restore(facts["segments"][seed], self.config.capacity)
             for seed, segments in zip(seeds, self.segments, strict=True)
         ]
-        self.group.restore([_part(own, "learner.") for own in arrays], rows, position.env_steps)
+        self.group.restore([part(own, "learner.") for own in arrays], rows, position.env_steps)
         self.stopped = {seeds.index(seed): reason for seed, reason in facts["stopped"].items()}
         live = {run: self.runners[run] for run in self.live_runs()}
         self.runners |= self.collector.restore(live, allow_inexact)
-        if facts["episodes"] is not None:
-            episodes = [[Episode(*episode) for episode in own] for own in facts["episodes"]]
-            self.phase = Phase(episodes, facts["faults"], calls=_calls_of(arrays))
+        self.phase = restored_phase(facts, arrays)
         return position
-
-
-def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
-
-
-def _calls_of(arrays: Sequence[dict[str, np.ndarray]]) -> list[list[dict[str, np.ndarray]]]:
-    """The metrics of an unfinished phase, by call and by run."""
-    count = len({name.split(".")[1] for name in arrays[0] if name.startswith("phase.")})
-    return [[_part(own, f"phase.{index}.") for own in arrays] for index in range(count)]

@@ -20,6 +20,12 @@ KINDS = ("gaussian", "deterministic")
 ADDED = "added"  # below a run folder: the run folders of seeds that joined later
 
 
+def clip(values: np.ndarray, low: Any, high: Any) -> np.ndarray:
+    """As `np.clip`, whose Python takes longer than the work on a handful of numbers."""
+    clipped: np.ndarray = np.minimum(np.maximum(values, low), high)
+    return clipped
+
+
 class NumpyPolicy:
     """Maps observations to actions in [-1, 1]."""
 
@@ -50,12 +56,12 @@ class NumpyPolicy:
         if self.kind == "deterministic":
             action = np.tanh(outputs)
             if noise is not None:
-                action = np.clip(action + self.exploration_noise * noise, -1, 1)
+                action = clip(action + self.exploration_noise * noise, -1, 1)
             return action
         mean = outputs[..., : self.action_size]
         if noise is None:
             return np.tanh(mean)
-        log_std = np.clip(outputs[..., self.action_size :], LOG_STD_MIN, LOG_STD_MAX)
+        log_std = clip(outputs[..., self.action_size :], LOG_STD_MIN, LOG_STD_MAX)
         return np.tanh(mean + np.exp(log_std) * noise)
 
 

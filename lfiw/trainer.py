@@ -15,7 +15,8 @@ from lfiw.collector import Evaluator
 from lfiw.errors import InputError, RunError
 from lfiw.group import Team
 from lfiw.learner import updates_in_call
-from lfiw.member import Member, Position
+from lfiw.member import Member
+from lfiw.phase import Position
 
 
 class Stopped(Exception):

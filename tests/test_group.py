@@ -14,18 +14,17 @@ from lfiw.agents.sac import SacConfig
 from lfiw.checkpoint import Damaged
 from lfiw.config import TrainConfig
 from lfiw.group import (
-    CPU_OPTIONS,
+    COMPILER_OPTIONS,
     DETERMINISTIC_OPTIONS,
-    GPU_OPTIONS,
     Group,
     Shard,
     Team,
     place_runs,
-    ring_rows,
 )
 from lfiw.learner import traced_settings
 from lfiw.policy import NumpyPolicy
 from lfiw.replay.lfiw import LfiwConfig
+from lfiw.saved_state import ring_rows
 
 SEEDS = (0, 3, 7)
 TEMPERATURES = (5.0, 0.5, 20.0)
@@ -60,7 +59,7 @@ def train(group: Group, rows: np.ndarray) -> Trained:
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(lfiw.group.CPU_OPTIONS, "xla_backend_optimization_level", 0)
+        patch.setitem(COMPILER_OPTIONS, "cpu", {"xla_backend_optimization_level": 0})
         yield
 
 
@@ -90,14 +89,14 @@ def batched(scalars: list[dict[str, float]]) -> Trained:
     cpu = jax.devices("cpu")[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lfiw.group, "place_runs", lambda *_: [Shard(cpu, slice(0, 3))])
-        patch.setattr(lfiw.group, "GPU_OPTIONS", lfiw.group.CPU_OPTIONS)
+        patch.setitem(COMPILER_OPTIONS, "gpu", COMPILER_OPTIONS["cpu"])
         group = Group(make_config(SEEDS), SPEC, fake_devices("gpu", 1), scalars)
     return train(group, ROWS)
 
 
 def test_options_are_known_to_the_compiler() -> None:
     """Also those for a GPU, which a CPU ignores; an unknown name would raise."""
-    for options in (CPU_OPTIONS, GPU_OPTIONS, DETERMINISTIC_OPTIONS):
+    for options in (*COMPILER_OPTIONS.values(), DETERMINISTIC_OPTIONS):
         assert jax.jit(lambda x: x + 1, compiler_options=options)(1.0) == 2.0
 
 

@@ -16,9 +16,9 @@ from lfiw.checkpoint import list_checkpoints
 from lfiw.curves import read_curves
 from lfiw.errors import InputError
 from lfiw.evaluate import evaluate_run
-from lfiw.group import ring_counter, saved_array
 from lfiw.resume import resume
 from lfiw.runlog import write_config
+from lfiw.saved_state import ring_counter, saved_array
 from lfiw.training import check_disk
 
 

@@ -83,7 +83,7 @@ def like_a_gpu(monkeypatch: Any) -> Any:
     whole = lambda config, _: [Shard(cpu, slice(0, len(config.seeds)))]  # noqa: E731
     monkeypatch.setattr(lfiw.group, "place_runs", whole)
     options = {"xla_backend_optimization_level": 0}
-    monkeypatch.setattr(lfiw.group, "GPU_OPTIONS", options)
+    monkeypatch.setitem(lfiw.group.COMPILER_OPTIONS, "gpu", options)
     return fake_devices("gpu", 1)
 
 

@@ -54,18 +54,19 @@ def update_flops(config: TrainConfig, spec: EnvSpec) -> float:
     return total
 
 
-def measured_peak(device: jax.Device) -> float:
-    """Floating-point operations per second of a product that suits the device."""
-    size = 256 if device.platform == "cpu" else 8192
-    loops = 200 if device.platform == "cpu" else 10
-    x = jax.device_put(jnp.full((size, size), 1e-3, jnp.float32), device)
+def measured_peak(devices: Sequence[jax.Device]) -> float:
+    """Floating-point operations per second of large products on all devices together."""
+    on_cpu = devices[0].platform == "cpu"  # where one device's products take all cores
+    size, loops = (2048, 2) if on_cpu else (8192, 10)
+    x = jax.device_put(jnp.full((size, size), 1e-3, jnp.float32), devices[0])
     step = jax.jit(lambda x: jax.lax.scan(lambda y, _: (y @ x, None), x, None, length=loops)[0])
     times = []
     for _ in range(DISCARDED_CALLS + 5):
         started = time.perf_counter()
         jax.block_until_ready(step(x))
         times.append(time.perf_counter() - started)
-    return loops * 2 * size**3 / statistics.median(times[DISCARDED_CALLS:])
+    one = loops * 2 * size**3 / statistics.median(times[DISCARDED_CALLS:])
+    return one if on_cpu else len(devices) * one
 
 
 class Contender:
@@ -101,7 +102,7 @@ def bench_learner(configs: Sequence[TrainConfig], calls: int = 7) -> BenchResult
         check(config)
     spec, _ = probe_env(configs[0].env)
     prepare_jax()
-    peak = measured_peak(jax.devices()[0]) * len(jax.devices())
+    peak = measured_peak(jax.devices())
     rows: list[dict[str, Any]] = []
     settings = {(config.agent.name, len(config.seeds)) for config in configs}
     for agent, runs in sorted(settings):

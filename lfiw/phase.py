@@ -1,0 +1,76 @@
+"""Where training stands, and what the phase it is in has yielded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lfiw.group import Group
+from lfiw.rollout import Episode
+from lfiw.types import Metrics
+
+Arrays = dict[str, np.ndarray]
+
+
+class Position(NamedTuple):
+    """How far training is: the same for all runs of a team."""
+
+    env_steps: int = 0
+    updates: int = 0
+    phase_start: int = 0  # environment steps before the phase
+
+    def crossed(self, every: int) -> bool:
+        """Whether the last phase reached or passed a multiple of `every`."""
+        return self.env_steps // every > self.phase_start // every
+
+
+@dataclass
+class Phase:
+    """What a phase has yielded so far; a checkpoint may fall between its calls."""
+
+    episodes: list[list[Episode]]
+    faults: list[list[str]]
+    calls: list[list[Arrays]] = field(default_factory=list)  # metrics by call, by run
+    on_device: list[list[Metrics]] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    def settle(self, group: Group) -> None:
+        """Fetch the metrics of the calls that were made."""
+        self.calls += [group.split(call) for call in self.on_device]
+        self.on_device = []
+
+    def facts(self) -> dict[str, Any]:
+        return {"episodes": self.episodes, "faults": self.faults}
+
+    def arrays(self, run: int) -> Arrays:
+        """The metrics of one run, for a checkpoint."""
+        return {
+            f"phase.{index}.{name}": array
+            for index, call in enumerate(self.calls)
+            for name, array in call[run].items()
+        }
+
+
+NO_PHASE = {"episodes": None, "faults": None}  # the facts between two phases
+
+
+def restored_phase(facts: Mapping[str, Any], runs: Sequence[Arrays]) -> Phase | None:
+    """The phase that a checkpoint fell into, from its facts and the arrays of every run."""
+    if facts["episodes"] is None:
+        return None
+    episodes = [[Episode(*episode) for episode in own] for own in facts["episodes"]]
+    count = len({name.split(".")[1] for name in runs[0] if name.startswith("phase.")})
+    calls = [[part(own, f"phase.{index}.") for own in runs] for index in range(count)]
+    return Phase(episodes, facts["faults"], calls)
+
+
+def part(arrays: Arrays, prefix: str) -> Arrays:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
