@@ -61,9 +61,11 @@ def new_panels(count: int) -> tuple[Figure, list[Axes]]:
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
+    """The same figure gives the same bytes: no date, no random names."""
     make_parent(path)
+    dates = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     with matplotlib.rc_context({"svg.hashsalt": "lfiw"}):
-        figure.savefig(path, dpi=150)
+        figure.savefig(path, dpi=150, metadata=dates.get(path.suffix))
     return path
 
 

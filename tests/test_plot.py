@@ -33,6 +33,17 @@ def test_picture_is_written(tmp_path: Path, suffix: str) -> None:
     assert path.stat().st_size > 5000
 
 
+@pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
+def test_picture_does_not_depend_on_the_date(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures = []
+    for date in ("0", "1000000000"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", date)
+        pictures.append(plot_curves([curves()], tmp_path / f"{date}{suffix}").read_bytes())
+    assert pictures[0] == pictures[1]
+
+
 def test_each_method_has_its_line_and_its_band(tmp_path: Path) -> None:
     one = pixels(plot_curves([curves()], tmp_path / "one.png"))
     two = pixels(

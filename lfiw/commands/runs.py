@@ -54,7 +54,8 @@ class Train:
     cpus_per_group: int | None = None
     """With --ray: CPUs of each method (default: one for each seed, as far as a node has them)."""
     deterministic: bool = False
-    """On a GPU: the same command gives the same bits, somewhat slower (a CPU always does)."""
+    """On a GPU: the same command gives the same bits, as on a CPU; slower, the more so the more
+    seeds."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Further settings, such as replay.temperature=2.5 or env.kwargs.NAME=VALUE; `lfiw
     settings` lists them all."""
