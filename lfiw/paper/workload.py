@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 
 from lfiw.bench.learner import update_flops
 from lfiw.devices import check_memory, choose_devices, memory_of, prepare_jax
+from lfiw.env_config import EnvConfig
 from lfiw.envs import probe_env
 from lfiw.host import usable_cores
 from lfiw.learner import state_bytes
 from lfiw.progress import duration
+from lfiw.rollout import EnvRunner, close_quietly
 from lfiw.runlog import read_metrics
 from lfiw.training import Run
 from lfiw.types import EnvSpec
 
 MEMORY_SHARE = 0.8  # of what is free; the rest is for programs and batches
 
-# Assumptions of the estimate, from docs/performance.md: an H200 with 16 cores, and cores that
-# reach about half of their measured peak beside the environments.
+# Assumptions of the estimate, from docs/performance.md: an H200, and cores that reach most of
+# their measured peak.
 GPU_STEPS_PER_SECOND = 34_000  # over many runs, where the device is the limit
 GPU_STEPS_PER_SECOND_OF_A_RUN = 1000  # of few runs, where latency is
 CPU_FLOP_PER_SECOND = 80e9  # of a core
 CPU_SECONDS_PER_UPDATE = 3e-4  # what is no matrix product
-CPU_SECONDS_PER_ENV_STEP = 2e-4
 CPU_SECONDS_TO_COMPILE = 8
+TIMED_STEPS = 200
+LONG_EPISODE = 1000  # steps of an evaluation episode of a policy that does not fall
+
+
+class EnvFacts(NamedTuple):
+    spec: EnvSpec
+    step: float  # seconds on one core
 
 
 @dataclass(frozen=True)
@@ -53,19 +63,30 @@ def measure(pending: Sequence[Run], devices: str | None) -> Workload:
     prepare_jax()
     chosen = choose_devices(devices)
     envs = {repr(run.config.env): run.config.env for run in pending}
-    specs = {name: probe_env(env)[0] for name, env in envs.items()}
+    facts = {name: EnvFacts(probe_env(env)[0], step_seconds(env)) for name, env in envs.items()}
     sizes = {
-        run.folder: len(run.config.seeds) * state_bytes(run.config, specs[repr(run.config.env)])
+        run.folder: len(run.config.seeds)
+        * state_bytes(run.config, facts[repr(run.config.env)].spec)
         for run in pending
     }
     rounds = make_rounds(pending, sizes, int(MEMORY_SHARE * memory_of(chosen)))
     largest = max(sum(sizes[run.folder] for run in group) for group in rounds)
     return Workload(
         rounds,
-        seconds=sum(estimate_seconds(group, specs, chosen) for group in rounds),
+        seconds=sum(estimate_seconds(group, facts, chosen) for group in rounds),
         platform=chosen[0].platform,
         memory_line=check_memory(largest, chosen),
     )
+
+
+def step_seconds(env: EnvConfig) -> float:
+    """Of one step on one core, with random actions."""
+    runner = EnvRunner(env, seed=0)
+    started = time.perf_counter()
+    runner.collect(None, TIMED_STEPS)
+    seconds = (time.perf_counter() - started) / TIMED_STEPS
+    close_quietly(runner.env)
+    return seconds
 
 
 def make_rounds(runs: Sequence[Run], sizes: Mapping[Path, int], budget: int) -> list[list[Run]]:
@@ -91,18 +112,27 @@ def steps_left(run: Run) -> int:
     return len(run.config.seeds) * max(0, run.config.env_steps - done)
 
 
+def stepping_seconds(run: Run, step: float) -> float:
+    """Of one core, for all environment steps that are left and the evaluations on the way."""
+    config = run.config
+    evaluations = config.eval_episodes * LONG_EPISODE / config.eval_every_env_steps
+    return steps_left(run) * (1 + evaluations) * step
+
+
 def estimate_seconds(
-    runs: Sequence[Run], specs: dict[str, EnvSpec], devices: Sequence[jax.Device]
+    runs: Sequence[Run], facts: Mapping[str, EnvFacts], devices: Sequence[jax.Device]
 ) -> float:
-    if devices[0].platform != "cpu":
+    own = [facts[repr(run.config.env)] for run in runs]
+    stepping = sum(stepping_seconds(run, env.step) for run, env in zip(runs, own, strict=True))
+    if devices[0].platform != "cpu":  # it learns while the cores step
         num_runs = sum(len(run.config.seeds) for run in runs)
         rate = min(GPU_STEPS_PER_SECOND, GPU_STEPS_PER_SECOND_OF_A_RUN * num_runs) * len(devices)
-        return sum(map(steps_left, runs)) / rate
-    total = 0.0
-    for run in runs:
-        flops = update_flops(run.config, specs[repr(run.config.env)])
-        per_update = flops / CPU_FLOP_PER_SECOND + CPU_SECONDS_PER_UPDATE
-        per_step = run.config.updates_per_env_step * per_update + CPU_SECONDS_PER_ENV_STEP
+        return max(sum(map(steps_left, runs)) / rate, stepping / usable_cores())
+    learning = 0.0
+    for run, env in zip(runs, own, strict=True):
+        per_update = update_flops(run.config, env.spec) / CPU_FLOP_PER_SECOND
+        per_update += CPU_SECONDS_PER_UPDATE
         programs = min(len(run.config.seeds), len(devices))  # one for each device
-        total += steps_left(run) * per_step + programs * CPU_SECONDS_TO_COMPILE
-    return total / len(devices)
+        learning += steps_left(run) * run.config.updates_per_env_step * per_update
+        learning += programs * CPU_SECONDS_TO_COMPILE
+    return (learning + stepping) / len(devices)

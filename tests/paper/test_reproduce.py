@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from lfiw.config import make_config
 from lfiw.paper.cells import Cell
 from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.paper.reproduce import Selection, find_experiments, plan_runs, select_cells
-from lfiw.paper.workload import make_rounds
+from lfiw.paper.workload import EnvFacts, estimate_seconds, make_rounds
 from lfiw.runlog import read_metrics
 from lfiw.training import Run
+from lfiw.types import EnvSpec
 
 PATIENCE = 240  # seconds that a process may take before the test gives up
 
@@ -35,6 +37,24 @@ def sentence(capfd: Any, *arguments: str) -> str:
     assert (exited.value.code, out) == (2, "")
     (line,) = err.splitlines()
     return str(line)
+
+
+@pytest.mark.parametrize(
+    ("step", "seconds"),
+    [
+        (1e-4, 10),  # the device: 20,000 updates at 1000 a second for each of two runs
+        (2e-3, 20),  # the cores: 20,000 steps and as many of evaluations, on four of them
+    ],
+)
+def test_estimate_on_a_gpu_is_that_of_the_slower_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: float, seconds: float
+) -> None:
+    monkeypatch.setattr("lfiw.paper.workload.usable_cores", lambda: 4)
+    settings = {"env_steps": 10_000, "eval_every_env_steps": 1000, "eval_episodes": 1}
+    config = make_config("Ant-v5", "sac", "uniform", seeds=(0, 1), **settings)
+    facts = {repr(config.env): EnvFacts(EnvSpec(obs_size=105, action_size=8), step)}
+    gpu: Any = SimpleNamespace(platform="gpu")
+    assert estimate_seconds([Run(tmp_path, config)], facts, [gpu]) == pytest.approx(seconds)
 
 
 def test_everything_without_a_selection() -> None:
