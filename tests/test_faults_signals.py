@@ -113,8 +113,8 @@ def test_second_signal_ends_at_once_and_loses_nothing(tmp_path: Path, count: int
         options = ("--replay", "uniform", "--env-steps", "1000000", "--out", str(out))
         process = command("train", ENV, *options, *settings, out=out)
         wait_for_folder(process, out)
-        log = out / FOLDER / "sac-uniform" / "metrics.jsonl"
-        while not (log.exists() and log.stat().st_size):
+        run = out / FOLDER / "sac-uniform"
+        while not list(run.glob("policies/*")):  # written when an evaluation begins
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
@@ -125,7 +125,7 @@ def test_second_signal_ends_at_once_and_loses_nothing(tmp_path: Path, count: int
         process.communicate(timeout=HANG_GUARD)
         assert process.returncode == 128 + signal.SIGTERM
         assert time.monotonic() - sent < (2 if count > 1 else HANG_GUARD)
-        problems, outcome = verify_run(log.parent)
+        problems, outcome = verify_run(run)
         assert problems == [] and "resumes from" in outcome
 
 

@@ -60,14 +60,17 @@ def find_slots(tree: SumTree, uniforms: Array) -> Array:
     """Slots [B] for uniforms [B] in [0, 1); a zero priority is never drawn."""
     remaining = uniforms * total(tree)
     nodes = jnp.zeros(uniforms.shape, jnp.int32)
+    place = jnp.arange(BRANCHING)
     for level in tree:
         values = siblings(level, nodes)
         running = jnp.cumsum(values, axis=-1)
         drawable = values > 0
-        # Rounding may leave `remaining` at or past the end: then the last drawable child.
-        last = BRANCHING - 1 - jnp.argmax(drawable[:, ::-1], axis=-1)
         hit = drawable & (running > remaining[:, None])
-        child = jnp.where(jnp.any(hit, axis=-1), jnp.argmax(hit, axis=-1), last)
+        # The first hit. Rounding may leave `remaining` at or past the end: then the last drawable
+        # child. Both by one reduction, where that one counts down behind all hits.
+        mirrored = jnp.where(drawable, 2 * BRANCHING - place, 2 * BRANCHING)
+        first = jnp.min(jnp.where(hit, place, mirrored), axis=-1)
+        child = jnp.where(first < BRANCHING, first, 2 * BRANCHING - first)
         before = jnp.take_along_axis(running - values, child[:, None], axis=-1)[:, 0]
         remaining = jnp.maximum(remaining - before, 0.0)
         nodes = nodes * BRANCHING + child
