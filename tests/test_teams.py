@@ -80,8 +80,11 @@ def test_every_method_is_alone_on_the_cpu() -> None:
 def like_a_gpu(monkeypatch: Any) -> Any:
     """Devices on which runs are batched, though a CPU computes."""
     cpu = jax.devices("cpu")[0]
-    whole = lambda config, _: [Shard(cpu, slice(0, len(config.seeds)))]  # noqa: E731
-    monkeypatch.setattr(lfiw.group, "place_runs", whole)
+
+    def one_batch(config: TrainConfig, _: Any) -> list[Shard]:
+        return [Shard(cpu, slice(0, len(config.seeds)))]
+
+    monkeypatch.setattr(lfiw.group, "place_runs", one_batch)
     options = {"xla_backend_optimization_level": 0}
     monkeypatch.setitem(lfiw.group.COMPILER_OPTIONS, "gpu", options)
     return fake_devices("gpu", 1)

@@ -1,7 +1,13 @@
+from typing import Any
+
 import pytest
+from rich.console import Console
 from small import small
 
+import lfiw.bench.learner
+from lfiw.bench.cli import Learner
 from lfiw.bench.learner import FILL_ROWS, bench_learner, update_flops
+from lfiw.bench.result import BenchResult
 from lfiw.config import make_config
 from lfiw.types import EnvSpec
 
@@ -45,3 +51,17 @@ def test_rows() -> None:
     assert row["run_updates_per_s"] == pytest.approx(1e3 / row["ms_per_update"])
     assert row["gflop_per_s"] > 0
     assert row["share_of_peak"] > 0
+
+
+def test_settings_reach_every_method_that_has_them(monkeypatch: Any) -> None:
+    seen: list[Any] = []
+
+    def measure(configs: list[Any], calls: int) -> Any:
+        seen.extend(configs)
+        return BenchResult("title", [], ())
+
+    monkeypatch.setattr(lfiw.bench.learner, "bench_learner", measure)
+    settings = ("deterministic=true", "replay.temperature=2.5")
+    Learner(runs="1", agent="sac", replay="uniform,lfiw", set=settings).run(Console(quiet=True))
+    assert [config.deterministic for config in seen] == [True, True]
+    assert seen[1].replay.temperature == 2.5
