@@ -40,6 +40,7 @@ def make_page(methods: Sequence[Method], summary: Summary, tables: dict[str, lis
         "charts_js": _asset("charts.js"),
         "page_js": _asset("page.js"),
         "data": embed(_data(methods, summary)),
+        "coverage": f"<p>{escape(text)}</p>" if (text := coverage(summary.aggregates)) else "",
         "overview": "".join(table.html() for table in tables["overview"]),
         "tasks": "".join(
             _task_section(index, task, table)
@@ -70,6 +71,20 @@ def _lead(methods: Sequence[Method], summary: Summary) -> str:
     return (
         f"{_count(runs, 'run')} of {_count(names, 'method')} on "
         f"{_count(len(summary.tasks), 'task')}, {steps:,} environment steps in all."
+    )
+
+
+def coverage(aggregates: Sequence[Aggregate]) -> str:
+    """A warning where methods were run on different tasks: their scores are of those alone."""
+    by_tasks: dict[tuple[str, ...], list[str]] = {}
+    for aggregate in aggregates:
+        by_tasks.setdefault(aggregate.tasks, []).append(aggregate.entry.title)
+    if len(by_tasks) < 2:
+        return ""
+    groups = (f"{', '.join(titles)}: {', '.join(tasks)}." for tasks, titles in by_tasks.items())
+    return (
+        "Not all methods were run on the same tasks, and scores over different tasks do not "
+        f"compare. {' '.join(groups)}"
     )
 
 

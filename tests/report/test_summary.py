@@ -5,6 +5,7 @@ import pytest
 
 from lfiw.curves import Curves
 from lfiw.paper.published import METHODS, TABLE_1, published
+from lfiw.report.page import coverage
 from lfiw.report.summary import Summary, normalised, summarise
 from lfiw.results import Method
 
@@ -58,6 +59,13 @@ def test_profile_falls_from_all_to_none() -> None:
     assert (profile[0], profile[-1]) == (1, 0)
     at_half = profile[(summary.thresholds > 0.6) & (summary.thresholds < 1)]
     assert set(at_half) == {0.5}
+
+
+def test_methods_on_different_tasks_are_told_apart() -> None:
+    assert coverage(summarise([UNIFORM, LFIW]).aggregates) == ""
+    other = method("sac-uniform", [[0, 10]], "Other-v0")
+    warning = coverage(summarise([UNIFORM, LFIW, other]).aggregates)
+    assert "SAC: Probe-v0, Other-v0. SAC + LFIW: Probe-v0." in warning
 
 
 def test_tasks_are_aggregated_together() -> None:
