@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,14 @@ class Curves:
         widths = np.diff(self.env_steps)
         heights = (self.returns[:, 1:] + self.returns[:, :-1]) / 2
         return (heights * widths).sum(axis=1) / widths.sum()
+
+    def smoothed(self, evaluations: int) -> Curves:
+        """Each point is the mean of the evaluations around it, of fewer at the ends."""
+        reach = evaluations // 2
+        last = len(self.env_steps)
+        around = [slice(max(0, at - reach), min(last, at + reach + 1)) for at in range(last)]
+        means = [self.returns[:, window].mean(axis=1) for window in around]
+        return replace(self, returns=np.stack(means, axis=1))
 
 
 def read_curves(run: Path) -> Curves:

@@ -69,10 +69,13 @@ def save_figure(figure: Figure, path: Path) -> Path:
     return path
 
 
-def plot_curves(curves: Sequence[Curves], out: str | Path) -> Path:
+def plot_curves(curves: Sequence[Curves], out: str | Path, smooth: int = 1) -> Path:
     """One panel per environment and agent, one line per method: mean and shaded standard
-    deviation."""
+    deviation, of running means over `smooth` evaluations."""
     path = check_picture(out)
+    if smooth < 1 or smooth % 2 == 0:
+        raise InputError(f"The number of evaluations in a running mean must be odd, not {smooth}.")
+    curves = [curve.smoothed(smooth) for curve in curves]
     groups: dict[str, list[Curves]] = {}
     for curve in curves:
         groups.setdefault(f"{curve.env}, {curve.agent}", []).append(curve)
@@ -80,6 +83,8 @@ def plot_curves(curves: Sequence[Curves], out: str | Path) -> Path:
     styles = looks(curve.strategy for curve in curves)  # the same in every panel
     for axes, (title, group) in zip(panels, groups.items(), strict=True):
         _plot_panel(axes, title, group, styles)
+    if smooth > 1:
+        figure.supxlabel(f"Running means over {smooth} evaluations", fontsize="small")
     return save_figure(figure, path)
 
 

@@ -79,13 +79,15 @@ class Add:
     """The store."""
     commit: str | None = None
     """The commit that was run (default: what the run recorded)."""
+    unfinished: bool = False
+    """Add runs that were cut short too; the tables say how many steps they made."""
 
     def run(self, console: Console) -> None:
         if not self.runs:
             raise InputError("Name at least one run folder.")
         from lfiw.report import write_report
 
-        written = add_runs(self.runs, self.results, self.commit)
+        written = add_runs(self.runs, self.results, self.commit, self.unfinished)
         written.append(rebuild_page(self.results))
         page, *_ = write_report([self.results], self.results / "report")
         for path in (*written, page):

@@ -36,10 +36,15 @@ RECORDED = ("updates_in_call", "placement", "team", "versions", "hardware")
 Table = list[dict[str, Any]]  # rows of curves.csv; their numbers are text once stored
 
 
-def add_runs(paths: Sequence[str | Path], store: Path, commit: str | None = None) -> list[Path]:
-    """Merge finished run folders into the store; returns the files written. Nothing is written
-    unless all can be added."""
-    additions = [read_addition(run, commit) for run in find_runs(paths)]
+def add_runs(
+    paths: Sequence[str | Path],
+    store: Path,
+    commit: str | None = None,
+    unfinished: bool = False,
+) -> list[Path]:
+    """Merge finished run folders into the store, with `unfinished` also those that were cut
+    short; returns the files written. Nothing is written unless all can be added."""
+    additions = [read_addition(run, commit, unfinished) for run in find_runs(paths)]
     tables: dict[Path, Table] = {}
     records: dict[Path, dict[str, Any]] = {}
     for record, rows in additions:
@@ -62,8 +67,10 @@ def add_runs(paths: Sequence[str | Path], store: Path, commit: str | None = None
     return [*(folder / CURVES_FILE for folder in tables), *records]
 
 
-def read_addition(run: Path, commit: str | None) -> tuple[dict[str, Any], Table]:
-    """What a finished run folder contributes: its record and its rows."""
+def read_addition(
+    run: Path, commit: str | None, unfinished: bool = False
+) -> tuple[dict[str, Any], Table]:
+    """What a run folder contributes: its record and its rows."""
     content = read_config(run)
     config = content["config"]
     names = {"env": config["env"]["id"], "method": run.resolve().name}
@@ -73,12 +80,13 @@ def read_addition(run: Path, commit: str | None) -> tuple[dict[str, Any], Table]
     live = [seed for seed in config["seeds"] if seed not in stopped]
     if not live:
         raise InputError(f"All seeds of {run} were stopped for numbers that were not finite.")
+    needed = 1 if unfinished else config["env_steps"]
     for seed in live:
         last = max((row["env_steps"] for row in evaluations if row["seed"] == seed), default=0)
-        if last < config["env_steps"]:
+        if last < needed:
             raise InputError(
                 f"{run} is not finished: seed {seed} was evaluated up to {last} of "
-                f"{config['env_steps']} environment steps."
+                f"{config['env_steps']} environment steps. --unfinished adds what was evaluated."
             )
     log = read_metrics(run)
     record = {

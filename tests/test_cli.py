@@ -239,7 +239,8 @@ def test_wrong_command_lines(cli: Any, tmp_path: Path, arguments: list[str]) -> 
     ("arguments", "words"),
     [
         (["plot"], "Name at least one run folder."),
-        (["plot", "nowhere"], "nowhere holds no run folder."),
+        (["plot", "nowhere"], "nowhere holds neither run folders nor stored results."),
+        (["plot", "RUN", "--smooth", "4"], "running mean must be odd, not 4."),
         (["plot", "RUN", "--out", "a.jpg"], "a.jpg: the file name must end in one of"),
         (["plot", "RUN", "--out", "file/a.png"], "file/a.png"),
         (["report"], "Name at least one folder with runs or results."),
@@ -340,7 +341,7 @@ def test_help_names_every_command(cli: Any) -> None:
             "--workers --set",
         ),
         ("evaluate", "RUN --episodes --seed --episode-seed --json"),
-        ("plot", "RUN --out"),
+        ("plot", "RUN --out --smooth"),
         ("report", "DIR --out"),
         ("record", "RUN --seed --episode-seed --out"),
         ("settings", "--agent --replay --preset"),

@@ -47,6 +47,13 @@ def test_final_is_a_tenth_of_a_short_curve_and_ten_of_a_long_one() -> None:
         assert seen.final().tolist() == [count - (last + 1) / 2]
 
 
+def test_smoothed_by_hand() -> None:
+    curve = curves([1, 2, 3, 4], [[0, 3, 9, 0], [4, 4, 4, 4]])
+    np.testing.assert_allclose(curve.smoothed(3).returns, [[1.5, 4, 4, 4.5], [4, 4, 4, 4]])
+    np.testing.assert_array_equal(curve.smoothed(1).returns, curve.returns)
+    np.testing.assert_allclose(curve.smoothed(99).returns, [[3] * 4, [4] * 4])
+
+
 def test_single_evaluation() -> None:
     seen = curves([100], [[3.0], [5.0]])
     assert (seen.maximum().tolist(), seen.final().tolist()) == ([3, 5], [3, 5])

@@ -71,6 +71,22 @@ def test_text_names_methods_and_environment(tmp_path: Path) -> None:
         assert words in text
 
 
+def test_running_means_are_drawn_and_named(tmp_path: Path) -> None:
+    steps, zigzag = np.arange(40), np.tile([0.0, 100.0], 20)[None]
+    jagged = Curves("Ant-v5", "sac", "sac-lfiw", (0,), steps, zigzag)
+    rough = pixels(plot_curves([jagged, curves(method="sac-per")], tmp_path / "rough.png"))
+    smooth = pixels(
+        plot_curves([jagged, curves(method="sac-per")], tmp_path / "smooth.png", smooth=9)
+    )
+    assert share_of(smooth, COLOURS[0]) < 0.5 * share_of(rough, COLOURS[0])  # a shorter line
+    words = "Running means over 5 evaluations"
+    assert words in plot_curves([curves()], tmp_path / "a.svg", smooth=5).read_text()
+    assert words not in plot_curves([curves()], tmp_path / "b.svg").read_text()
+    for even in (0, 2):
+        with pytest.raises(InputError, match=f"odd, not {even}"):
+            plot_curves([curves()], tmp_path / "c.svg", smooth=even)
+
+
 def test_single_evaluation_is_visible(tmp_path: Path) -> None:
     point = Curves("Ant-v5", "sac", "sac-lfiw", (0,), np.array([10]), np.array([[3.0]]))
     assert share_of(pixels(plot_curves([point], tmp_path / "a.png")), COLOURS[0]) > 1e-5

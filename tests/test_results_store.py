@@ -134,6 +134,17 @@ def test_nothing_is_written_unless_all_runs_are_finished(tmp_path: Path) -> None
     assert not (tmp_path / "results").exists()
 
 
+def test_a_run_that_was_cut_short_is_added_on_request_as_far_as_it_came(tmp_path: Path) -> None:
+    run, store = make_run(tmp_path / "sac-per", {0: (1, 2)}, env_steps=300), tmp_path / "results"
+    with pytest.raises(SystemExit, match="0"):
+        main(["results", "add", str(run), "--results", str(store), "--unfinished"])
+    assert returns_of(store) == {"sac-per": {0: [1, 2]}}
+    assert "| Hopper-v5 | sac-per | 200 |" in (store / "README.md").read_text()
+    (run / "metrics.jsonl").write_text("")
+    with pytest.raises(InputError, match="evaluated up to 0 of 300 environment steps"):
+        add_runs([run], store, unfinished=True)
+
+
 def test_a_seed_that_was_stopped_is_left_out_and_named(tmp_path: Path) -> None:
     store = tmp_path / "results"
     run = make_run(tmp_path / "sac-lfiw", {0: (1, 2), 1: (3, 4)})

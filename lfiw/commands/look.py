@@ -87,20 +87,22 @@ class Plot:
     """Draw learning curves: mean over seeds, shaded standard deviation, a line per method."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
-    """Run folders, or folders that hold some."""
+    """Run folders, stored results, or folders that hold some."""
     out: Path = Path("curves.png")
     """The picture: .png, .pdf or .svg."""
+    smooth: int = 1
+    """Draw running means over this odd number of evaluations."""
 
     def run(self, console: Console) -> None:
-        from lfiw.curves import comparison_table, read_curves
+        from lfiw.curves import comparison_table
         from lfiw.plot import check_picture, plot_curves
-        from lfiw.runlog import find_runs
+        from lfiw.results import read_methods
 
         if not self.runs:
             raise InputError("Name at least one run folder.")
         check_picture(self.out)
-        curves = [read_curves(run) for run in find_runs(self.runs)]
-        picture = plot_curves(curves, self.out)
+        curves = [method.curves for method in read_methods(self.runs)]
+        picture = plot_curves(curves, self.out, self.smooth)
         console.print(comparison_table(curves))
         console.print(str(picture), soft_wrap=True, highlight=False)
 
