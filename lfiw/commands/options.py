@@ -15,6 +15,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     from lfiw.settings import parse
 
     seeds: tuple[int, ...] = parse("--seeds", text, tuple[int, ...])
+    if not seeds:
+        raise InputError("--seeds needs at least one number.")
     return seeds
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from lfiw import __version__
 from lfiw.plot import looks
+from lfiw.progress import count
 from lfiw.report.figures import DIAGNOSTIC_FIGURES
 from lfiw.report.summary import Aggregate, Summary
 from lfiw.report.table import Table
@@ -69,8 +70,8 @@ def _lead(methods: Sequence[Method], summary: Summary) -> str:
     steps = sum(len(method.curves.seeds) * int(method.curves.env_steps[-1]) for method in methods)
     names = len({method.name for method in methods})
     return (
-        f"{_count(runs, 'run')} of {_count(names, 'method')} on "
-        f"{_count(len(summary.tasks), 'task')}, {steps:,} environment steps in all."
+        f"{count(runs, 'run')} of {count(names, 'method')} on "
+        f"{count(len(summary.tasks), 'task')}, {steps:,} environment steps in all."
     )
 
 
@@ -86,10 +87,6 @@ def coverage(aggregates: Sequence[Aggregate]) -> str:
         "Not all methods were run on the same tasks, and scores over different tasks do not "
         f"compare. {' '.join(groups)}"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _task_section(index: int, task: str, table: Table) -> str:
