@@ -25,7 +25,8 @@ MAX_POINTS = 250  # of a curve on the page; tables use every evaluation
 DIGITS = 5
 DASHES = {"-": "", "--": "7 4", "-.": "9 3 2 3", ":": "2 3"}
 NOTHING_TO_COMPARE = (
-    "<p>There is no uniform replay with the same agent, task and length to compare with.</p>"
+    "Nothing is scored here: a score needs uniform replay with the same agent, task and length, "
+    "and that it has learned something."
 )
 MARKERS = ("circle", "square", "triangle", "diamond", "cross")
 
@@ -47,7 +48,7 @@ def make_page(methods: Sequence[Method], summary: Summary, tables: dict[str, lis
             _task_section(index, task, table)
             for index, (task, table) in enumerate(zip(summary.tasks, tables["tasks"], strict=True))
         ),
-        "aggregate": "".join(table.html() for table in tables["aggregate"]) or NOTHING_TO_COMPARE,
+        "aggregate": "".join(table.html() for table in tables["aggregate"]),
         "provenance": "".join(table.html() for table in tables["provenance"]),
         "configs": "".join(map(_config_details, methods)),
     }
@@ -76,7 +77,9 @@ def _lead(methods: Sequence[Method], summary: Summary) -> str:
 
 
 def coverage(aggregates: Sequence[Aggregate]) -> str:
-    """A warning where methods were run on different tasks: their scores are of those alone."""
+    """A warning where there are no scores, or where they are of different tasks."""
+    if not aggregates:
+        return NOTHING_TO_COMPARE
     by_tasks: dict[tuple[str, ...], list[str]] = {}
     for aggregate in aggregates:
         by_tasks.setdefault(aggregate.tasks, []).append(aggregate.entry.title)

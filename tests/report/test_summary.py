@@ -63,6 +63,7 @@ def test_profile_falls_from_all_to_none() -> None:
 
 
 def test_methods_on_different_tasks_are_told_apart() -> None:
+    assert coverage(summarise([LFIW]).aggregates).startswith("Nothing is scored here")
     assert coverage(summarise([UNIFORM, LFIW]).aggregates) == ""
     other = method("sac-uniform", [[0, 10]], "Other-v0")
     warning = coverage(summarise([UNIFORM, LFIW, other]).aggregates)
