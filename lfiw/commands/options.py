@@ -16,7 +16,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
     seeds: tuple[int, ...] = parse("--seeds", text, tuple[int, ...])
     if not seeds:
-        raise InputError("--seeds needs at least one number.")
+        raise InputError("At least one seed is needed.")
     return seeds
 
 

@@ -110,7 +110,7 @@ def test_seeds_are_those_chosen(tmp_path: Path) -> None:
         (["chain", "--runs", "runs"], "chain trains nothing"),
         (["table1", "--tasks", "Humanoid-v5", "--methods", "td3-per"], "No run is both"),
         (["table1", "--seeds", "1,1"], "Seeds must differ"),
-        (["table1", "--seeds", ""], "--seeds needs at least one number"),
+        (["table1", "--seeds", ""], "At least one seed is needed"),
         (["table1", "--runs", "runs", "--tasks", "Ant-v5"], "--runs analyses all runs it names"),
         ([], "Name an experiment, or all"),
     ],
