@@ -42,6 +42,11 @@ class Progress:
             self.stopped.append(row["seed"])
 
 
+def count(number: int, noun: str) -> str:
+    """Such as '1 run' or '2 runs'."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def duration(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -7,6 +7,7 @@ A store's folder holds one task: `curves.csv`, a row per method, seed and evalua
 from __future__ import annotations
 
 import csv
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -141,8 +142,14 @@ def _order(method: Method) -> tuple[Any, ...]:
         return (known.index(name) if name in known else len(known), name)
 
     family = method.task.partition("-")[0]
-    strategy = (*rank(method.replay, STRATEGY_ORDER), method.label)
+    strategy = (*rank(method.replay, STRATEGY_ORDER), _by_numbers(method.label))
     return (*rank(family, TASK_ORDER), method.task, method.agent, strategy, method.name)
+
+
+def _by_numbers(text: str) -> list[tuple[str, float]]:
+    """A key that puts temperature=2.5 before temperature=10."""
+    parts = re.findall(r"(\D*)(\d+(?:\.\d+)?)?", text)
+    return [(words, float(number or 0)) for words, number in parts]
 
 
 def _sources(path: Path) -> list[Path]:

@@ -16,6 +16,7 @@ from lfiw.errors import InputError
 from lfiw.results import AGE_COLUMNS, CURVES_FILE, evaluation_rows, task_name
 from lfiw.runlog import (
     find_runs,
+    make_parent,
     read_config,
     read_config_file,
     read_metrics,
@@ -60,7 +61,7 @@ def add_runs(
             row for row in table if row["method"] != method or row["seed"] in kept
         ] + [{name: text(value) for name, value in row.items()} for row in rows]
     for folder, table in tables.items():
-        folder.mkdir(parents=True, exist_ok=True)
+        make_parent(folder / CURVES_FILE)
         write_table(folder, table)
     for path, record in records.items():
         write_json(path, record)

@@ -68,6 +68,12 @@ def test_order_is_that_of_the_paper(tmp_path: Path) -> None:
     assert [method.task for method in methods[::5]] == ["Hopper-v5", "Humanoid-v5", "Zebra-v0"]
 
 
+def test_labels_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for label in ("a=10", "a=2.5", "a=1", "b"):
+        write_run(tmp_path, f"sac-lfiw-{label}", {0: [1.0]})
+    assert [method.label for method in read_methods([tmp_path])] == ["a=1", "a=2.5", "a=10", "b"]
+
+
 def test_arguments_of_the_environment_make_another_task() -> None:
     assert task_name({"id": "Ant-v5", "kwargs": {}, "max_episode_steps": None}) == "Ant-v5"
     env = {"id": "Ant-v5", "kwargs": {"b": 2, "a": False}, "max_episode_steps": 9}

@@ -134,6 +134,13 @@ def test_nothing_is_written_unless_all_runs_are_finished(tmp_path: Path) -> None
     assert not (tmp_path / "results").exists()
 
 
+def test_a_store_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    make_run(tmp_path / "sac-ere", {0: (1, 1)})
+    with pytest.raises(InputError, match="cannot be written: Not a directory"):
+        add_runs([tmp_path / "sac-ere"], tmp_path / "file")
+
+
 def test_a_run_that_was_cut_short_is_added_on_request_as_far_as_it_came(tmp_path: Path) -> None:
     run, store = make_run(tmp_path / "sac-per", {0: (1, 2)}, env_steps=300), tmp_path / "results"
     with pytest.raises(SystemExit, match="0"):

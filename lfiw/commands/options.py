@@ -15,6 +15,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     from lfiw.settings import parse
 
     seeds: tuple[int, ...] = parse("--seeds", text, tuple[int, ...])
+    if not seeds:
+        raise InputError("At least one seed is needed.")
     return seeds
 
 

@@ -133,7 +133,7 @@ class Resume:
         done = resume(
             self.runs,
             env_steps=self.env_steps,
-            seeds=parse_seeds(self.seeds or ""),
+            seeds=parse_seeds(self.seeds) if self.seeds is not None else (),
             allow_inexact=self.allow_inexact,
             workers=self.workers,
             devices=self.devices,

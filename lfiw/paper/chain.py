@@ -31,7 +31,7 @@ FloatArray = NDArray[np.floating[Any]]
 Curves = dict[str, FloatArray]  # weighting -> mean error at the start and after each epoch
 Epochs = dict[str, int | None]  # weighting -> epochs to a threshold, None where never reached
 
-PAPER_EPOCHS_BELOW_1 = {"0.8": {"td_error": 182, "stationary": 120}}
+PAPER_EPOCHS_BELOW_1: dict[str, dict[str, int]] = {"0.8": {"td_error": 182, "stationary": 120}}
 
 # name -> (TD errors [I, K], stationary distribution [K]) -> unnormalised weights [I, K]
 PRIORITIES: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
@@ -182,11 +182,14 @@ def draw_curves(axes: "Axes", probability: float, curves: Curves, share: float) 
     threshold, goal = (
         (1.0, "error 1") if start > 1 else (share * start, f"{share:.0%} of the start")
     )
+    published = PAPER_EPOCHS_BELOW_1.get(str(probability), {}) if threshold == 1 else {}
     last_shown = 1
     axes.axhline(threshold, color="0.5", linewidth=1)
     for weighting, epochs in epochs_below(curves, threshold).items():
         style, curve = STYLES[weighting], curves[weighting]
         label = f"{style['label']}: {'never' if epochs is None else epochs}"
+        if weighting in published:
+            label += f" (paper {published[weighting]})"
         axes.plot(curve, linewidth=2, **{**style, "label": label})
         if epochs is not None:
             axes.plot(epochs, curve[epochs], "o", color=style["color"], markersize=6)

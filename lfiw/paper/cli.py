@@ -53,15 +53,18 @@ class Reproduce:
         if self.name is None:
             raise InputError("Name an experiment, or all; `lfiw reproduce --list` shows them.")
         from lfiw.cluster import cluster_config
-        from lfiw.commands.options import split_names
+        from lfiw.commands.options import parse_seeds, split_names
         from lfiw.paper.reproduce import Reproduction, Selection
-        from lfiw.settings import parse
 
         selection = Selection(
             tasks=split_names(self.tasks, "--tasks") if self.tasks is not None else (),
             methods=split_names(self.methods, "--methods") if self.methods is not None else (),
-            seeds=parse("--seeds", self.seeds, tuple[int, ...]) if self.seeds is not None else (),
+            seeds=parse_seeds(self.seeds) if self.seeds is not None else (),
         )
+        if self.runs and selection != Selection():
+            raise InputError(
+                "--runs analyses all runs it names: leave out --tasks, --methods and --seeds."
+            )
         reproduction = Reproduction(
             scale=self.scale,
             out=self.out or Path("runs") / f"reproduce-{self.scale}",

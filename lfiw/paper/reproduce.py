@@ -18,6 +18,7 @@ from lfiw.jobs import Job
 from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, live_seeds, run_of
 from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.paper.workload import measure
+from lfiw.progress import count
 from lfiw.resume import conditions, is_begun, refuse_differences, refuse_other_settings, take_up
 from lfiw.runlog import find_runs, read_config, read_metrics, snapshot_file
 from lfiw.sweep import run_sweep
@@ -157,8 +158,9 @@ class Reproduction:
         complete = sum(map(is_complete, runs))
         begun = sum(is_begun(run.folder) for run in runs) - complete
         say(
-            f"{num_runs} runs in {len(runs)} folders on {', '.join(tasks)}: {steps:,} environment "
-            f"steps in all. Finished folders: {complete}; begun, to be resumed: {begun}."
+            f"{count(num_runs, 'run')} in {count(len(runs), 'folder')} on {', '.join(tasks)}: "
+            f"{steps:,} environment steps in all. Finished folders: {complete}; begun, to be "
+            f"resumed: {begun}."
         )
 
     def train_missing(self, runs: Sequence[Run]) -> None:
@@ -186,6 +188,10 @@ class Reproduction:
 
     def analyse(self, name: str, runs: Sequence[Run]) -> list[Path]:
         if runs:
-            self.console.print(f"Analysing {len(runs)} run folders", highlight=False)
-        self.out.mkdir(parents=True, exist_ok=True)
-        return EXPERIMENTS[name].analyse(Study(name, self.scale, self.out, runs))
+            self.console.print(f"Analysing {count(len(runs), 'run folder')}", highlight=False)
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            return EXPERIMENTS[name].analyse(Study(name, self.scale, self.out, runs))
+        except OSError as error:
+            place = error.filename or self.out
+            raise InputError(f"{place} cannot be read or written: {error.strerror}.") from None

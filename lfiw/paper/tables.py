@@ -147,7 +147,9 @@ def draw_plateaus(plateaus: Sequence[dict[str, Any]], path: Path) -> Path:
     for (upper, lower), shown in zip(panels.T, plateaus, strict=True):
         for name, colour in zip(DIAGNOSTICS, COLOURS, strict=False):
             numbers = np.array(shown[name], float)
-            upper.plot(shown["env_steps"], numbers, "o-", color=colour, label=name)
+            upper.plot(
+                shown["env_steps"], numbers, "o-", color=colour, label=name.replace("_", " ")
+            )
         upper.set(title=f"{shown['env']}, {shown['agent']} + LFIW", ylim=(0, 1.02))
         upper.legend(frameon=False)
         lower.axhline(0, color="0.5", linewidth=1)

@@ -191,10 +191,11 @@ def draw_theorem(result: TheoremResult) -> "Figure":
         axes.set_xlabel("share of the random MDPs")
         axes.spines[["top", "right"]].set_visible(False)
     for label, bound in bounds.items():
-        near.annotate(label, (0, bound), va="bottom")
+        near.annotate(label, (1.01, bound), xycoords=("axes fraction", "data"), va="center")
     room = 0.2 * (discount**0.5 - discount)
     near.set_ylim(discount - room, discount**0.5 + room)
-    near.set_ylabel("largest contraction factor")
+    near.set(title="Near the bounds", ylabel="largest contraction factor")
+    whole.set_title("All of them, on a logarithmic scale")
     whole.set_yscale("log")
     whole.legend(frameon=False, loc="upper left")
     return figure

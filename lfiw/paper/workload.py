@@ -16,7 +16,7 @@ from lfiw.env_config import EnvConfig
 from lfiw.envs import probe_env
 from lfiw.host import usable_cores
 from lfiw.learner import state_bytes
-from lfiw.progress import duration
+from lfiw.progress import count, duration
 from lfiw.rollout import EnvRunner, close_quietly
 from lfiw.runlog import read_metrics
 from lfiw.training import Run
@@ -50,11 +50,10 @@ class Workload:
     memory_line: str  # of the largest round
 
     def sentence(self) -> str:
-        count = "one round" if len(self.rounds) == 1 else f"{len(self.rounds)} rounds"
         cores = f"{usable_cores()} CPU cores" if self.platform == "cpu" else "the GPU"
         return (
-            f"In {count} on {cores}: about {duration(self.seconds)} (a rough estimate); "
-            f"{self.memory_line}."
+            f"In {count(len(self.rounds), 'round')} on {cores}: about {duration(self.seconds)} "
+            f"(a rough estimate); {self.memory_line}."
         )
 
 

@@ -215,7 +215,7 @@ const charts = (() => {
     parent.append(node);
     function draw(width) {
       const height = spec.rows.length * 30 + 34;
-      const names = Math.min(width * 0.42, 20 + 8 * Math.max(...spec.rows.map((row) => row.title.length)));
+      const names = Math.min(width * 0.46, 20 + 8 * Math.max(...spec.rows.map((row) => row.title.length)));
       const ends = spec.rows.flatMap((row) => row.interval).concat(spec.reference);
       const [low, high] = spec.range || extent(ends);
       const x = linear(low, high, names + 10, width - 52, width < 420 ? 3 : 5);

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from lfiw.plot import looks, new_panels, plain, plot_curves, save_figure
 from lfiw.report.summary import Aggregate, Summary
@@ -53,6 +53,9 @@ def _diagnostic_figure(methods: Sequence[Method], name: str) -> Figure:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         if name == "effective_sample_size":
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")  # 0.5, not 5 x 10^-1
+            axes.yaxis.set_minor_formatter(NullFormatter())
         axes.legend(frameon=False)
     return figure
 

@@ -1,12 +1,16 @@
 (() => {
   const { escape, known, mean, deviation, precise, swatch, linePanel, forestPanel, redraw } = charts;
   const data = JSON.parse(document.getElementById("data").textContent);
-  const state = { hidden: new Set(), seeds: new Set() }; // strategies and seeds
+  const state = { hidden: new Set(), seeds: new Set(), window: 1 }; // strategies, seeds, points of a running mean
   const visible = (items) => items.filter((item) => !state.hidden.has(item.strategy));
 
   // --- the data as series
   const stepsName = (step) => `${step.toLocaleString("en")} environment steps`;
   const spreadText = (one, index) => `${precise(one.ys[index])} ± ${precise(one.highs[index] - one.ys[index])}`;
+  const smoothed = (row) => row.map((value, index) => {
+    const reach = (state.window - 1) / 2;
+    return value === null ? null : mean(known(row.slice(Math.max(0, index - reach), index + reach + 1)));
+  });
   function seedSeries(method, rows) {
     const columns = method.steps.map((_, index) => known(rows.map((row) => row[index])));
     const ys = columns.map((column) => (column.length ? mean(column) : null));
@@ -38,7 +42,7 @@
     const agents = groupBy(task.methods, (method) => method.agent);
     const axis = { fromZero: true, xLabel: "environment steps", xName: stepsName, value: spreadText };
     for (const [agent, methods] of agents) {
-      const series = () => visible(methods).map((method) => seedSeries(method, method.returns));
+      const series = () => visible(methods).map((method) => seedSeries(method, method.returns.map(smoothed)));
       linePanel(parent, { ...axis, title: `${task.name}, ${agent.toUpperCase()}: return`, series });
     }
     for (const { name, title, ...rest } of DIAGNOSTICS) {
@@ -132,6 +136,18 @@
       });
     }
   }
+  function smoothing() {
+    const parent = document.getElementById("smoothing");
+    parent.innerHTML = "<span>Running mean</span>";
+    for (const window of [1, 5, 9]) {
+      const name = window === 1 ? "off" : `${window} points`;
+      button(parent, name, { "aria-pressed": window === state.window, "data-window": window }, (event) => {
+        state.window = window;
+        parent.querySelectorAll("button").forEach((node) => node.setAttribute("aria-pressed", node === event.currentTarget));
+        redraw();
+      });
+    }
+  }
   function tabs() {
     const parent = document.getElementById("tabs");
     const articles = [...document.querySelectorAll(".task")];
@@ -148,6 +164,7 @@
   tabs();
   legend();
   seedToggles();
+  smoothing();
   glancePanels();
   data.tasks.forEach((task, index) => taskPanels(task, document.querySelector(`#task-${index} .charts`)));
   redraw();

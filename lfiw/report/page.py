@@ -13,6 +13,7 @@ import numpy as np
 
 from lfiw import __version__
 from lfiw.plot import looks
+from lfiw.progress import count
 from lfiw.report.figures import DIAGNOSTIC_FIGURES
 from lfiw.report.summary import Aggregate, Summary
 from lfiw.report.table import Table
@@ -24,7 +25,8 @@ MAX_POINTS = 250  # of a curve on the page; tables use every evaluation
 DIGITS = 5
 DASHES = {"-": "", "--": "7 4", "-.": "9 3 2 3", ":": "2 3"}
 NOTHING_TO_COMPARE = (
-    "<p>There is no uniform replay with the same agent, task and length to compare with.</p>"
+    "Nothing is scored here: a score needs uniform replay with the same agent, task and length, "
+    "and that it has learned something."
 )
 MARKERS = ("circle", "square", "triangle", "diamond", "cross")
 
@@ -46,7 +48,7 @@ def make_page(methods: Sequence[Method], summary: Summary, tables: dict[str, lis
             _task_section(index, task, table)
             for index, (task, table) in enumerate(zip(summary.tasks, tables["tasks"], strict=True))
         ),
-        "aggregate": "".join(table.html() for table in tables["aggregate"]) or NOTHING_TO_COMPARE,
+        "aggregate": "".join(table.html() for table in tables["aggregate"]),
         "provenance": "".join(table.html() for table in tables["provenance"]),
         "configs": "".join(map(_config_details, methods)),
     }
@@ -69,13 +71,15 @@ def _lead(methods: Sequence[Method], summary: Summary) -> str:
     steps = sum(len(method.curves.seeds) * int(method.curves.env_steps[-1]) for method in methods)
     names = len({method.name for method in methods})
     return (
-        f"{_count(runs, 'run')} of {_count(names, 'method')} on "
-        f"{_count(len(summary.tasks), 'task')}, {steps:,} environment steps in all."
+        f"{count(runs, 'run')} of {count(names, 'method')} on "
+        f"{count(len(summary.tasks), 'task')}, {steps:,} environment steps in all."
     )
 
 
 def coverage(aggregates: Sequence[Aggregate]) -> str:
-    """A warning where methods were run on different tasks: their scores are of those alone."""
+    """A warning where there are no scores, or where they are of different tasks."""
+    if not aggregates:
+        return NOTHING_TO_COMPARE
     by_tasks: dict[tuple[str, ...], list[str]] = {}
     for aggregate in aggregates:
         by_tasks.setdefault(aggregate.tasks, []).append(aggregate.entry.title)
@@ -86,10 +90,6 @@ def coverage(aggregates: Sequence[Aggregate]) -> str:
         "Not all methods were run on the same tasks, and scores over different tasks do not "
         f"compare. {' '.join(groups)}"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _task_section(index: int, task: str, table: Table) -> str:

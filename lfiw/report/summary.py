@@ -46,7 +46,7 @@ class Cell:
     run: Method | None  # None: not run
     published: Published | None
     best: frozenset[str] = frozenset()  # metrics in which it has the agent's highest mean
-    complete: bool = True  # trained as long as the longest run of the agent on the task
+    complete: bool = True  # as long as planned, and as the agent's longest run on the task
     iqm: Interval | None = None  # of the final returns
     improvement: Interval | None = None  # None without uniform replay to compare with
     efficiency: Interval | None = None
@@ -138,12 +138,12 @@ def _cell(task: str, entry: Entry, run: Method | None, methods: Sequence[Method]
         return cell()
     rivals = [other for other in methods if (other.task, other.agent) == (task, run.agent)]
     longest = max(other.curves.env_steps[-1] for other in rivals)
-    complete = [other for other in rivals if other.curves.env_steps[-1] == longest]
+    as_long = [other for other in rivals if other.curves.env_steps[-1] == longest]
     base = base_of(run, methods)
     base = None if base is run else base
     return cell(
-        best=frozenset(metric for metric in METRICS if _leads(metric, run, complete)),
-        complete=bool(run.curves.env_steps[-1] == longest),
+        best=frozenset(metric for metric in METRICS if _leads(metric, run, as_long)),
+        complete=bool(run.curves.env_steps[-1] >= max(longest, run.config.get("env_steps", 0))),
         iqm=resampled(interquartile_mean, [run.curves.final()]),
         improvement=_improvement(run, base) if base else None,
         efficiency=_efficiency(run, base) if base else None,

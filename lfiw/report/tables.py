@@ -113,8 +113,8 @@ def aggregate_table(summary: Summary) -> Table:
     return Table(
         "All tasks together.",
         "Scores are final returns on a scale where uniform replay with the same agent starts at 0 "
-        "(its mean first evaluation) and ends at 1 (its mean final return). Runs are resampled "
-        "within each task.",
+        "(its mean first evaluation) and ends at 1 (its mean final return); a task on which it "
+        "does not end above its start is left out. Runs are resampled within each task.",
         ("method", "tasks", "IQM of the scores", "P(better than uniform)"),
         tuple(rows),
         _agent_starts([aggregate.entry for aggregate in summary.aggregates]),

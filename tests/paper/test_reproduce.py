@@ -110,6 +110,8 @@ def test_seeds_are_those_chosen(tmp_path: Path) -> None:
         (["chain", "--runs", "runs"], "chain trains nothing"),
         (["table1", "--tasks", "Humanoid-v5", "--methods", "td3-per"], "No run is both"),
         (["table1", "--seeds", "1,1"], "Seeds must differ"),
+        (["table1", "--seeds", ""], "At least one seed is needed"),
+        (["table1", "--runs", "runs", "--tasks", "Ant-v5"], "--runs analyses all runs it names"),
         ([], "Name an experiment, or all"),
     ],
 )
@@ -152,6 +154,12 @@ def test_an_experiment_without_training(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "theorem.png").is_file()
 
 
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path, capfd: Any) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    line = sentence(capfd, "theorem", "--quiet", "--out", str(tmp_path / "file"))
+    assert f"{tmp_path / 'file'} cannot be read or written: File exists." in line
+
+
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     """`lfiw reproduce q-quality` with one seed, in a process of its own."""
     command = [sys.executable, "-m", "lfiw", "reproduce", "q-quality", "--seeds", "0"]
@@ -178,7 +186,7 @@ def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
 def test_interrupted_it_goes_on_where_it_was(tmp_path: Path, capfd: Any) -> None:
     out = tmp_path / "out"
     said = finish(start(tmp_path, "--methods", "sac-uniform"))
-    assert "1 runs in 1 folders on Humanoid-v5: 2,000 environment steps" in said
+    assert "1 run in 1 folder on Humanoid-v5: 2,000 environment steps" in said
     finished = contents(out / "Humanoid-v5" / "sac-uniform")
 
     # Stopped at its first evaluation, while the first updates compile.

@@ -134,20 +134,39 @@ def test_seeds_are_shown_one_by_one(page: Any) -> None:
     assert len(select(page, "#task-0 .chart:first-child .seed")) == 4
 
 
-def test_hover_reads_the_values(page: Any) -> None:
-    """At the right edge: step 300, returns 2900 and 2910 of uniform, twice that of LFIW."""
+def read_right_edge(page: Any) -> str:
+    """The values of the first chart's last evaluation, by pointing there."""
     from selenium.webdriver.common.action_chains import ActionChains
 
     plot = select(page, "#task-0 .plot")[0]
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
     right = plot.size["width"] // 2 - 14
     ActionChains(page).move_to_element_with_offset(plot, right, 0).perform()
-    words = select(page, "#task-0 .readout:not([hidden])")[0].text
+    return str(select(page, "#task-0 .readout:not([hidden])")[0].text)
+
+
+def test_hover_reads_the_values(page: Any) -> None:
+    """At the right edge: step 300, returns 2900 and 2910 of uniform, twice that of LFIW."""
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    words = read_right_edge(page)
     assert "300 environment steps" in words
     assert "SAC 2,905 ± 5" in words
     assert "SAC + LFIW 5,810 ± 10" in words
     ActionChains(page).move_to_element(select(page, "h2")[0]).perform()
     assert select(page, ".readout:not([hidden])") == []
+
+
+def test_running_mean_smooths_the_returns_and_is_printed(page: Any) -> None:
+    """At the right edge, of five points three are there: 2700, 2800 and 2900 of seed 0."""
+    click(page, "#smoothing button[data-window='5']")
+    assert "SAC 2,805 ± 5" in read_right_edge(page)
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    shown = [node.text for node in select(page, "#smoothing button") if node.is_displayed()]
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert shown == ["5 points"]
+    click(page, "#smoothing button[data-window='1']")
+    assert "SAC 2,905 ± 5" in read_right_edge(page)
 
 
 def test_touched_values_stay_until_a_touch_elsewhere(page: Any) -> None:
@@ -187,14 +206,14 @@ def test_nothing_is_wider_than_a_phone(
         driver.execute_script(f"document.querySelectorAll('#tabs button')[{index}].click()")
         assert driver.execute_script("return document.documentElement.scrollWidth") <= width
     screenshot(driver, tmp_path / "phone.png")
-    heights = [node.size["height"] for node in select(driver, "#legend button, #seeds button")]
+    heights = [node.size["height"] for node in select(driver, ".chips button")]
     assert min(heights) >= 32  # a finger's width
 
 
 def test_print_shows_every_task_and_no_controls(page: Any, tmp_path: Path) -> None:
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert all(node.is_displayed() for node in select(page, ".task"))
-    assert not any(node.is_displayed() for node in select(page, "nav, #tabs, #seeds"))
+    assert not any(node.is_displayed() for node in select(page, "nav, #tabs, #seeds, #smoothing"))
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     printed = page.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
     content = base64.b64decode(printed["data"])

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,7 @@ def test_profile_falls_from_all_to_none() -> None:
 
 
 def test_methods_on_different_tasks_are_told_apart() -> None:
+    assert coverage(summarise([LFIW]).aggregates).startswith("Nothing is scored here")
     assert coverage(summarise([UNIFORM, LFIW]).aggregates) == ""
     other = method("sac-uniform", [[0, 10]], "Other-v0")
     warning = coverage(summarise([UNIFORM, LFIW, other]).aggregates)
@@ -113,6 +115,15 @@ def test_shorter_run_is_unfinished_and_never_the_better_one() -> None:
     assert cells["Probe-v0", "sac-lfiw"].improvement is None
     assert cells["Probe-v0", "sac-uniform"].complete
     assert [one.entry.name for one in summarise([UNIFORM, short]).aggregates] == ["sac-uniform"]
+
+
+def test_runs_that_were_all_cut_short_are_unfinished_and_compared_all_the_same() -> None:
+    planned = {"env_steps": 40}  # evaluated up to 30
+    cells = summarise(
+        [replace(one, record={"config": one.config | planned}) for one in (UNIFORM, LFIW)]
+    ).cells
+    assert not any(cell.complete for cell in cells.values())
+    assert cells["Probe-v0", "sac-uniform"].best == {"final"}
 
 
 def test_agents_are_compared_apart_and_a_lone_method_is_not_the_better_one() -> None:
