@@ -52,6 +52,12 @@ class TrainConfig:
     matmul_precision: Literal["default", "high", "highest"] = "default"
     deterministic: bool = False  # on a GPU: the same bits again, at some cost
 
+    def __post_init__(self) -> None:
+        for name, kinds in {"env": [EnvConfig], "agent": AGENTS, "replay": REPLAYS}.items():
+            if type(part := getattr(self, name)) not in kinds:
+                names = " or ".join(f"{kind.__name__}(...)" for kind in kinds)
+                raise InputError(f"{name} must be {names}, not {part!r}.")
+
     @classmethod
     def paper(cls, **settings: Any) -> TrainConfig:
         """rlkit's loop: its first steps come from the initial policy."""
@@ -88,7 +94,8 @@ def make_config(
     preset: str = "default",
     **settings: Any,
 ) -> TrainConfig:
-    """A configuration by names or configs; `settings` are fields of TrainConfig."""
+    """A configuration by names or configs; `settings` are those of TrainConfig, with dotted names
+    for those of its parts."""
     pick(preset, dict.fromkeys(PRESETS), "preset")
 
     def part(value: Any, registry: dict[str, type[Any]], what: str) -> Any:
@@ -103,8 +110,6 @@ def make_config(
         agent=part(agent, AGENT_CONFIGS, "agent"),
         replay=part(replay, REPLAY_CONFIGS, "replay strategy"),
     )
-    if "seeds" in settings:
-        settings["seeds"] = tuple(settings["seeds"])
     for key, value in settings.items():
         config = override(config, key, value)
     return config
