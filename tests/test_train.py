@@ -467,6 +467,12 @@ def test_policy_predicts_one_and_many(run: Run) -> None:
         policy.predict(np.zeros(3))
 
 
+def test_seed_that_was_not_trained_is_named(run: Run) -> None:
+    with pytest.raises(InputError) as raised:
+        lfiw.load_policy(run, seed=99)
+    assert str(raised.value).startswith(f"{run.folder} holds no policy of seed 99. It has: ")
+
+
 def test_policy_explores_where_asked(run: Run) -> None:
     policy = load_policy(run, 3)
     obs = np.zeros((400, 2), np.float32)
