@@ -150,10 +150,10 @@ def check(config: TrainConfig) -> None:
         raise InputError(
             f"phase_env_steps {config.phase_env_steps} exceeds buffer_size {config.buffer_size}."
         )
-    fast_size = getattr(config.replay, "fast_size", 0)
-    if fast_size >= config.buffer_size:
+    replay = config.replay
+    if isinstance(replay, LfiwConfig) and replay.fast_size >= config.buffer_size:
         raise InputError(
-            f"replay.fast_size {fast_size} must be below the ring's capacity, "
+            f"replay.fast_size {replay.fast_size} must be below the ring's capacity, "
             f"buffer_size {config.buffer_size}."
         )
 
@@ -161,23 +161,22 @@ def check(config: TrainConfig) -> None:
 def warnings(config: TrainConfig) -> list[str]:
     """What a user would want to know before training, though it is allowed."""
     found = []
-    warmup = getattr(config.replay, "warmup_env_steps", 0)
-    if warmup >= config.env_steps:
-        found.append(
-            f"{config.method} ends after {config.env_steps} environment steps, before its "
-            f"warm-up of {warmup}: it is plain uniform replay (--set "
-            f"replay.warmup_env_steps=N changes that)."
-        )
-    elif getattr(config.replay, "fast_size", 0) >= config.env_steps:
-        found.append(
-            f"{config.method} ends after {config.env_steps} environment steps, so its fast memory "
-            f"of {config.replay.fast_size} holds all of them and the weights stay near 1 (lower "
-            f"replay.fast_size)."
-        )
+    ends = f"{config.method} ends after {config.env_steps} environment steps"
+    replay = config.replay
+    if isinstance(replay, LfiwConfig):
+        if replay.warmup_env_steps >= config.env_steps:
+            found.append(
+                f"{ends}, before its warm-up of {replay.warmup_env_steps}: it is plain "
+                f"{replay.sampling} replay (--set replay.warmup_env_steps=N changes that)."
+            )
+        elif replay.fast_size >= config.env_steps:
+            found.append(
+                f"{ends}, so its fast memory of {replay.fast_size} holds all of them and the "
+                f"weights stay near 1 (lower replay.fast_size)."
+            )
     if config.learning_starts >= config.env_steps:
         found.append(
-            f"{config.method} ends after {config.env_steps} environment steps, before "
-            f"learning_starts {config.learning_starts}: nothing will be learned."
+            f"{ends}, before learning_starts {config.learning_starts}: nothing will be learned."
         )
     return found
 

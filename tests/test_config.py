@@ -24,7 +24,7 @@ from lfiw.errors import InputError
 from lfiw.replay import REPLAYS
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.replay.per import PerConfig
-from lfiw.settings import conformed, walk
+from lfiw.settings import conformed, override, walk
 from lfiw.training import train
 
 METHODS = [(agent, replay) for agent in AGENT_CONFIGS for replay in REPLAY_CONFIGS]
@@ -257,13 +257,6 @@ def test_configs_made_by_hand_get_the_types_of_their_settings(tmp_path: Path) ->
         train("Pendulum-v1", replay=typo, out=tmp_path)
 
 
-def test_nothing_given_beside_a_config_is_ignored(tmp_path: Path) -> None:
-    config = make_config("Pendulum-v1")
-    for beside in ({"agent": "td3"}, {"replay": "per"}, {"preset": "paper"}, {"env_steps": 10}):
-        with pytest.raises(InputError, match="A TrainConfig says all"):
-            train(config, out=tmp_path, **beside)
-
-
 def test_warm_up_that_never_ends_is_warned_of() -> None:
     config = make_config("Hopper-v5", env_steps=100_000)
     (warning,) = warnings(config)
@@ -271,6 +264,8 @@ def test_warm_up_that_never_ends_is_warned_of() -> None:
     assert "100000" in warning
     assert warnings(replace(config, env_steps=100_001)) == []
     assert warnings(make_config("Hopper-v5", "sac", "uniform", env_steps=100_000)) == []
+    (warning,) = warnings(override(config, "replay.sampling", "per"))
+    assert "plain per replay" in warning
 
 
 def test_learning_that_never_starts_is_warned_of() -> None:

@@ -311,10 +311,14 @@ def test_arguments_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_settings_beside_a_whole_configuration_are_refused(tmp_path: Path) -> None:
-    config = make_config(ENV)
-    with pytest.raises(InputError, match="env_steps"):
-        train(config, out=tmp_path, env_steps=3)
+@pytest.mark.parametrize(
+    "beside", [{"env_steps": 10}, {"agent": "td3"}, {"replay": "per"}, {"preset": "paper"}]
+)
+def test_settings_beside_a_whole_configuration_are_refused(
+    beside: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="A TrainConfig says all by itself"):
+        train(make_config(ENV), out=tmp_path, **beside)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
