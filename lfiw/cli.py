@@ -16,7 +16,7 @@ from rich.console import Console
 from lfiw import __version__
 from lfiw.commands.look import Evaluate, Plot, Record, Report, Settings
 from lfiw.commands.runs import Resume, Train, Verify
-from lfiw.errors import InputError, nearest, one_line
+from lfiw.errors import InputError, RunError, nearest, one_line
 from lfiw.paper.cli import Reproduce
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
@@ -106,9 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run_command(command))
 
 
-def explain(error: InputError) -> int:
+def explain(error: InputError | RunError) -> int:
     print(f"lfiw: {one_line(str(error))}", file=sys.stderr)
-    return BAD_INPUT
+    return BAD_INPUT if isinstance(error, InputError) else FAILED
 
 
 def parse_command(given: Sequence[str]) -> Any:
@@ -134,18 +134,13 @@ def parse_command(given: Sequence[str]) -> Any:
 
 def run_command(command: Any) -> int:
     """The exit code; an expected failure is one sentence, never a traceback."""
-    from lfiw.errors import RunError
-
     # Where training has not begun, or has ended: as Ctrl-C. Training itself saves first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Files and pipes have no width of their own: no table is cut short there.
         command.run(Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))
-    except InputError as error:
+    except (InputError, RunError) as error:
         return explain(error)
-    except RunError as error:
-        print(f"lfiw: {error}", file=sys.stderr)
-        return FAILED
     except KeyboardInterrupt:
         print("lfiw: stopped.", file=sys.stderr)
         return INTERRUPTED

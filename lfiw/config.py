@@ -52,6 +52,12 @@ class TrainConfig:
     matmul_precision: Literal["default", "high", "highest"] = "default"
     deterministic: bool = False  # on a GPU: the same bits again, at some cost
 
+    def __post_init__(self) -> None:
+        for name, kinds in {"env": [EnvConfig], "agent": AGENTS, "replay": REPLAYS}.items():
+            if type(part := getattr(self, name)) not in kinds:
+                names = " or ".join(f"{kind.__name__}(...)" for kind in kinds)
+                raise InputError(f"{name} must be {names}, not {part!r}.")
+
     @classmethod
     def paper(cls, **settings: Any) -> TrainConfig:
         """rlkit's loop: its first steps come from the initial policy."""
@@ -88,7 +94,8 @@ def make_config(
     preset: str = "default",
     **settings: Any,
 ) -> TrainConfig:
-    """A configuration by names or configs; `settings` are fields of TrainConfig."""
+    """A configuration by names or configs; `settings` are those of TrainConfig, with dotted names
+    for those of its parts."""
     pick(preset, dict.fromkeys(PRESETS), "preset")
 
     def part(value: Any, registry: dict[str, type[Any]], what: str) -> Any:
@@ -103,8 +110,6 @@ def make_config(
         agent=part(agent, AGENT_CONFIGS, "agent"),
         replay=part(replay, REPLAY_CONFIGS, "replay strategy"),
     )
-    if "seeds" in settings:
-        settings["seeds"] = tuple(settings["seeds"])
     for key, value in settings.items():
         config = override(config, key, value)
     return config
@@ -145,10 +150,10 @@ def check(config: TrainConfig) -> None:
         raise InputError(
             f"phase_env_steps {config.phase_env_steps} exceeds buffer_size {config.buffer_size}."
         )
-    fast_size = getattr(config.replay, "fast_size", 0)
-    if fast_size >= config.buffer_size:
+    replay = config.replay
+    if isinstance(replay, LfiwConfig) and replay.fast_size >= config.buffer_size:
         raise InputError(
-            f"replay.fast_size {fast_size} must be below the ring's capacity, "
+            f"replay.fast_size {replay.fast_size} must be below the ring's capacity, "
             f"buffer_size {config.buffer_size}."
         )
 
@@ -156,23 +161,22 @@ def check(config: TrainConfig) -> None:
 def warnings(config: TrainConfig) -> list[str]:
     """What a user would want to know before training, though it is allowed."""
     found = []
-    warmup = getattr(config.replay, "warmup_env_steps", 0)
-    if warmup >= config.env_steps:
-        found.append(
-            f"{config.method} ends after {config.env_steps} environment steps, before its "
-            f"warm-up of {warmup}: it is plain uniform replay (--set "
-            f"replay.warmup_env_steps=N changes that)."
-        )
-    elif getattr(config.replay, "fast_size", 0) >= config.env_steps:
-        found.append(
-            f"{config.method} ends after {config.env_steps} environment steps, so its fast memory "
-            f"of {config.replay.fast_size} holds all of them and the weights stay near 1 (lower "
-            f"replay.fast_size)."
-        )
+    ends = f"{config.method} ends after {config.env_steps} environment steps"
+    replay = config.replay
+    if isinstance(replay, LfiwConfig):
+        if replay.warmup_env_steps >= config.env_steps:
+            found.append(
+                f"{ends}, before its warm-up of {replay.warmup_env_steps}: it is plain "
+                f"{replay.sampling} replay (--set replay.warmup_env_steps=N changes that)."
+            )
+        elif replay.fast_size >= config.env_steps:
+            found.append(
+                f"{ends}, so its fast memory of {replay.fast_size} holds all of them and the "
+                f"weights stay near 1 (lower replay.fast_size)."
+            )
     if config.learning_starts >= config.env_steps:
         found.append(
-            f"{config.method} ends after {config.env_steps} environment steps, before "
-            f"learning_starts {config.learning_starts}: nothing will be learned."
+            f"{ends}, before learning_starts {config.learning_starts}: nothing will be learned."
         )
     return found
 

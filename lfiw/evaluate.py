@@ -15,6 +15,7 @@ from lfiw.envs import make_env, probe_env
 from lfiw.errors import InputError, RunError
 from lfiw.host import usable_cores
 from lfiw.policy import load_policy
+from lfiw.rows import summed_up
 from lfiw.runlog import make_parent, read_config, seeds_of
 from lfiw.settings import from_json
 
@@ -54,13 +55,7 @@ def evaluate_run(
         if not result.episodes:
             raise RunError(result.faults[-1])
     return [
-        {
-            "seed": chosen,
-            "return_mean": float(np.mean([episode.total_reward for episode in done.episodes])),
-            "return_std": float(np.std([episode.total_reward for episode in done.episodes])),
-            "length_mean": float(np.mean([episode.length for episode in done.episodes])),
-            "episodes": len(done.episodes),
-        }
+        {"seed": chosen} | summed_up(done.episodes)
         for chosen, done in zip(seeds, results, strict=True)
     ]
 

@@ -7,6 +7,7 @@ and `KIND.LAYER.bias`, as the agents hand them out.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,9 @@ def parts_of(run: str | Path) -> list[Path]:
     ]
 
 
-def load_policy(run: str | Path, seed: int = 0) -> Policy:
-    """The policy of one seed of a run folder."""
+def load_policy(run: str | PathLike[str], seed: int = 0) -> Policy:
+    """The policy of one seed of a run folder, or of what `lfiw.train` returned."""
+    run = Path(run)
     files = [policy_file(part, seed) for part in parts_of(run)]
     path = next((file for file in files if file.is_file()), None)
     if path is None:

@@ -34,6 +34,13 @@ class RatioConfig:
     transform: Literal["sigmoid", "power"] = "sigmoid"
 
 
+# The logarithm of a weight before normalisation, by the logit over the temperature.
+LOG_TRANSFORMS: dict[str, Callable[[Array], Array]] = {
+    "power": lambda scaled: scaled,
+    "sigmoid": jax.nn.log_sigmoid,
+}
+
+
 class RatioState(NamedTuple):
     network: Mlp
     opt: optax.OptState
@@ -50,7 +57,7 @@ class Ratio(NamedTuple):
 def ratio_weights(
     logits: Array,
     temperature: float,
-    transform: str = "power",
+    transform: str,
     max_ratio: Array | None = None,
 ) -> Array:
     """Self-normalised weights of a batch, Eq. 9: finite, >= 0, mean one, without gradient.
@@ -61,8 +68,7 @@ def ratio_weights(
     logits = jax.lax.stop_gradient(jnp.clip(logits, -FINITE_LOGIT, FINITE_LOGIT))
     if max_ratio is not None:
         logits = jnp.minimum(logits, jnp.log(max_ratio))
-    scaled = logits / temperature
-    log_weights = jax.nn.log_sigmoid(scaled) if transform == "sigmoid" else scaled
+    log_weights = LOG_TRANSFORMS[transform](logits / temperature)
     unscaled = jnp.exp(log_weights - jnp.max(log_weights))
     return unscaled * (logits.shape[0] / jnp.sum(unscaled))  # exactly one where all are equal
 

@@ -19,8 +19,6 @@ from lfiw.types import row_columns
 
 # Streams of random numbers of a run, apart from each other by construction.
 ACTION_STREAM, RESET_STREAM, EVAL_STREAM = 0, 1, 2
-
-
 MAX_EVAL_STEPS = 100_000  # an environment that never ends must not stop training for ever
 
 

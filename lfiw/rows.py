@@ -32,19 +32,20 @@ def train_row(
 def eval_row(
     seed: int, env_steps: int, episodes: Sequence[Episode], faults: Sequence[str] = ()
 ) -> Row:
-    if not episodes:
-        return {"kind": "failed eval", "seed": seed, "env_steps": env_steps} | _faults(faults)
+    kind = "eval" if episodes else "failed eval"
+    row: Row = {"kind": kind, "seed": seed, "env_steps": env_steps}
+    return row | (summed_up(episodes) if episodes else {}) | _faults(faults)
+
+
+def summed_up(episodes: Sequence[Episode]) -> Row:
+    """What is told of evaluation episodes."""
     returns = [episode.total_reward for episode in episodes]
-    row: Row = {
-        "kind": "eval",
-        "seed": seed,
-        "env_steps": env_steps,
+    return {
         "return_mean": float(np.mean(returns)),
         "return_std": float(np.std(returns)),
         "length_mean": float(np.mean([episode.length for episode in episodes])),
         "episodes": len(episodes),
     }
-    return row | _faults(faults)
 
 
 def stopped_row(seed: int, env_steps: int, reason: str) -> Row:

@@ -13,7 +13,7 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from lfiw.errors import InputError, nearest
@@ -97,6 +97,14 @@ def replace_unchecked(config: Any, key: str, value: Any) -> Any:
     return _replace(config, key, key, value, checked=False)
 
 
+def conformed(config: Any) -> Any:
+    """Every setting in its type, as it comes back from JSON; raises a sentence where it cannot
+    be. A dataclass itself takes anything, and would leave `temperature=5` an integer."""
+    for name, _, value in walk(config):
+        config = override(config, name, value)
+    return config
+
+
 def _replace(config: Any, full_key: str, key: str, value: Any, checked: bool) -> Any:
     head, _, rest = key.partition(".")
     if head not in {entry.name for entry in dataclasses.fields(config)}:
@@ -126,7 +134,7 @@ def conform(key: str, value: Any, hint: Any) -> Any:
         if value is None and type(None) in arguments:
             return None
         return conform(key, value, next(kind for kind in arguments if kind is not type(None)))
-    if origin is tuple and isinstance(value, Sequence | range):
+    if origin is tuple and isinstance(value, Iterable) and not isinstance(value, Mapping):
         return tuple(conform(key, element, arguments[0]) for element in value)
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if isinstance(value, int) and value.bit_length() > 63:

@@ -31,6 +31,7 @@ from lfiw.learner import state_bytes
 from lfiw.progress import show_progress
 from lfiw.resume import is_begun, refuse_other_settings
 from lfiw.runlog import run_folder
+from lfiw.settings import conformed
 from lfiw.side_by_side import stop_on_signal
 from lfiw.sweep_group import DONE, FAILED, TRAINING, WAITING, Group
 from lfiw.training import Run, check_disk, refuse_twins
@@ -53,6 +54,7 @@ def train_sweep(
     quiet: bool = False,
 ) -> list[Run]:
     """As `train_all`, on a cluster; what is finished or begun with the same settings counts."""
+    configs = [conformed(config) for config in configs]
     for config in configs:
         check(config)
     runs = [Run(run_folder(out, c.env.id, c.method, label), c) for c in configs]

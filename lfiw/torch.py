@@ -19,7 +19,7 @@ from lfiw.errors import InputError
 from lfiw.extras import require
 from lfiw.ratio import FINITE_LOGIT, LAST_LAYER_LIMIT, RatioConfig
 from lfiw.replay.lfiw import LfiwConfig
-from lfiw.settings import check_ranges
+from lfiw.settings import check_ranges, conformed
 
 require("lfiw.torch", "torch")
 
@@ -59,15 +59,20 @@ DIVERGENCES: dict[str, Divergence] = {
 }
 
 
+LOG_TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "power": lambda scaled: scaled,
+    "sigmoid": functional.logsigmoid,
+}
+
+
 def ratio_weights(
-    logits: Tensor, temperature: float, transform: str = "power", max_ratio: float | None = None
+    logits: Tensor, temperature: float, transform: str, max_ratio: float | None = None
 ) -> Tensor:
     """Self-normalised weights of a batch, Eq. 9: finite, >= 0, mean one, without gradient."""
     logits = logits.detach().clamp(-FINITE_LOGIT, FINITE_LOGIT)
     if max_ratio is not None:
         logits = logits.clamp(max=math.log(max_ratio))
-    scaled = logits / temperature
-    log_weights = functional.logsigmoid(scaled) if transform == "sigmoid" else scaled
+    log_weights = LOG_TRANSFORMS[transform](logits / temperature)
     unscaled = torch.exp(log_weights - log_weights.max())
     total = unscaled.sum()
     # Exactly one where all are equal; a number divided by a tensor would be its rounded inverse.
@@ -230,7 +235,8 @@ def as_config(config: LfiwConfig | None) -> LfiwConfig:
         return LfiwConfig()
     if not isinstance(config, LfiwConfig):
         raise InputError(f"The settings of LFIW are an lfiw.LfiwConfig(...), not {config!r}.")
-    return config
+    checked: LfiwConfig = conformed(config)
+    return checked
 
 
 def check_config(config: LfiwConfig | None, buffer_size: int) -> LfiwConfig:

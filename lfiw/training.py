@@ -40,6 +40,7 @@ from lfiw.learner import state_bytes
 from lfiw.member import Member
 from lfiw.recovery import start_facts
 from lfiw.runlog import Row, read_config, read_evaluations, run_folder, write_config
+from lfiw.settings import conformed
 from lfiw.side_by_side import train_side_by_side
 from lfiw.trainer import Trainer
 
@@ -77,8 +78,8 @@ def train(
     >>> policy = lfiw.load_policy(run, seed=0)
     """
     if isinstance(env, TrainConfig):
-        if settings:
-            raise InputError(f"Put {sorted(settings)} into the TrainConfig itself.")
+        if settings or (agent, replay, preset) != ("sac", "lfiw", "default"):
+            raise InputError("A TrainConfig says all by itself: change its settings there.")
         config = env
     else:
         config = make_config(env, agent, replay, preset, **settings)
@@ -100,6 +101,7 @@ def train_all(
         raise InputError("There is nothing to train.")
     if workers is not None and workers < 0:
         raise InputError(f"workers must be at least 0, not {workers}.")
+    configs = [conformed(config) for config in configs]
     for config in configs:
         check(config)
     folders = [run_folder(out, config.env.id, config.method, label) for config in configs]

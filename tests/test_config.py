@@ -1,7 +1,9 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
 from lfiw.agents import AGENTS
@@ -22,7 +24,8 @@ from lfiw.errors import InputError
 from lfiw.replay import REPLAYS
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.replay.per import PerConfig
-from lfiw.settings import walk
+from lfiw.settings import conformed, override, walk
+from lfiw.training import train
 
 METHODS = [(agent, replay) for agent in AGENT_CONFIGS for replay in REPLAY_CONFIGS]
 
@@ -218,6 +221,42 @@ def test_values_of_another_type_are_refused(key: str, value: Any) -> None:
     assert key in refusal(**{key: value})
 
 
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("agent", SacConfig),
+        ("agent", LfiwConfig()),
+        ("agent", None),
+        ("replay", LfiwConfig),
+        ("replay", SacConfig()),
+        ("env", gymnasium.make("Pendulum-v1")),
+    ],
+)
+def test_parts_of_another_kind_are_refused(part: str, value: Any) -> None:
+    with pytest.raises(InputError, match=f"^{part} must be "):
+        make_config(**{"env": "Pendulum-v1", part: value})
+
+
+def test_configs_made_by_hand_get_the_types_of_their_settings(tmp_path: Path) -> None:
+    """A whole number for a float would be a constant of the program before a resume, and an
+    argument after it."""
+    by_hand = TrainConfig(
+        EnvConfig("Pendulum-v1"),
+        SacConfig(hidden_sizes=[8, 8]),  # type: ignore[arg-type]
+        LfiwConfig(temperature=5, warmup_env_steps=1e5),  # type: ignore[arg-type]
+        seeds=range(2),  # type: ignore[arg-type]
+    )
+    config = conformed(by_hand)
+    assert config == config_from_json(json.loads(json.dumps(config_to_json(config))))
+    assert [type(value) for _, _, value in walk(config)] == [
+        type(value) for _, _, value in walk(config_from_json(config_to_json(config)))
+    ]
+    assert isinstance(config.replay.temperature, float) and config.seeds == (0, 1)
+    typo = LfiwConfig(transform="powr")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"replay.transform cannot be 'powr'. Did you mean power"):
+        train("Pendulum-v1", replay=typo, out=tmp_path)
+
+
 def test_warm_up_that_never_ends_is_warned_of() -> None:
     config = make_config("Hopper-v5", env_steps=100_000)
     (warning,) = warnings(config)
@@ -225,6 +264,8 @@ def test_warm_up_that_never_ends_is_warned_of() -> None:
     assert "100000" in warning
     assert warnings(replace(config, env_steps=100_001)) == []
     assert warnings(make_config("Hopper-v5", "sac", "uniform", env_steps=100_000)) == []
+    (warning,) = warnings(override(config, "replay.sampling", "per"))
+    assert "plain per replay" in warning
 
 
 def test_learning_that_never_starts_is_warned_of() -> None:

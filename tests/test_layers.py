@@ -236,6 +236,11 @@ print(hidden())
     assert out.splitlines() == ["[] []", "[]"]
 
 
+def test_public_names_are_listed_before_they_are_imported() -> None:
+    """So that interactive sessions complete them."""
+    assert run_python("import lfiw; print(dir(lfiw) == sorted(lfiw.__all__))").strip() == "True"
+
+
 def test_unknown_public_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         lfiw.trian  # noqa: B018

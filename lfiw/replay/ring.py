@@ -50,7 +50,8 @@ def draw_bits(key: Array, count: int) -> Array:
 
 def recent_slots(bits: Array, ring: Ring, window: Array | int) -> Array:
     """Slots drawn uniformly, with replacement, from the `window` newest."""
-    window = jnp.clip(window, 1, ring.size).astype(jnp.uint32)
+    # As integers: beyond 2^24 a float32 of the size may be larger than the size.
+    window = jnp.clip(jnp.asarray(window, jnp.int32), 1, ring.size).astype(jnp.uint32)
     # The remainder of 32 random bits is uniform to within window / 2^32.
     age = (bits % window).astype(jnp.int32)
     return (ring.head - 1 - age) % ring.rows.shape[0]

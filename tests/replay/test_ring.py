@@ -108,6 +108,16 @@ def test_large_bits_stay_within_the_window() -> None:
     np.testing.assert_array_equal(slots, [2, (2 - 8) % 10, (2 - 5) % 10])
 
 
+def test_a_window_that_is_a_float_never_exceeds_a_large_ring() -> None:
+    """The float32 nearest to 2^24 + 3 is 2^24 + 4."""
+    size = 2**24 + 3
+    ring = Ring(jnp.zeros((size + 10, 1)), head=jnp.int32(size), size=jnp.int32(size))
+    bits = jnp.array([size - 1, size, size + 1], jnp.uint32)
+    np.testing.assert_array_equal(
+        recent_slots(bits, ring, jnp.float32(size)), [0, size - 1, size - 2]
+    )
+
+
 def test_unit_sample_hands_out_the_rows() -> None:
     ring = filled(4, 3)
     sample = unit_sample(ring, jnp.array([2, 0]), SPEC)
