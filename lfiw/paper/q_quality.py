@@ -87,7 +87,8 @@ def known_length(trajectory: Trajectory, gamma: float) -> int:
     length = len(trajectory.reward)
     if trajectory.terminated:
         return length
-    return length - min(math.ceil(math.log(TAIL) / math.log(gamma)), length // 2)
+    tails = gamma ** np.arange(length // 2)  # weights of what is unseen, from the last pair on
+    return length - int(np.count_nonzero(tails > TAIL))
 
 
 def correlations(q: np.ndarray, returns: np.ndarray) -> dict[str, float | None]:

@@ -52,6 +52,12 @@ def test_pairs_with_a_long_unseen_tail_are_left_out(
     assert known_length(trajectory(np.ones(length), terminated=terminated), 0.5) == known
 
 
+@pytest.mark.parametrize(("gamma", "known"), [(0.0, 99), (0.99, 50), (1.0, 50)])
+def test_discounts_at_their_limits(gamma: float, known: int) -> None:
+    """Without discount no tail is small, and half is kept."""
+    assert known_length(trajectory(np.ones(100), terminated=False), gamma) == known
+
+
 def test_correlations_of_known_pairs() -> None:
     returns = np.array([1.0, 2, 3, 4])
     assert correlations(2 * returns + 1, returns) == pytest.approx({"pearson": 1, "spearman": 1})
