@@ -139,13 +139,18 @@ def run_command(command: Any) -> int:
     # Where training has not begun, or has ended: as Ctrl-C. Training itself saves first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        # Files and pipes have no width of their own: no table is cut short there.
-        command.run(Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))
+        # Files and pipes have no width of their own: no table is cut short there. Names of
+        # folders and environments are shown as they are, brackets too.
+        width = None if sys.stdout.isatty() else PLAIN_WIDTH
+        command.run(Console(width=width, markup=False))
     except InputError as error:
         return explain(error)
     except RunError as error:
-        print(f"lfiw: {error}", file=sys.stderr)
+        print(f"lfiw: {one_line(str(error))}", file=sys.stderr)
         return FAILED
+    except OSError as error:
+        name = error.filename or "The output"
+        return explain(InputError(f"{name} cannot be read or written: {error.strerror}."))
     except KeyboardInterrupt:
         print("lfiw: stopped.", file=sys.stderr)
         return INTERRUPTED

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lfiw.env_config import EnvConfig
-from lfiw.envs import Watched, check_spaces, make_env
+from lfiw.envs import ActionScale, Watched, check_spaces, make_env, probe_env
 from lfiw.errors import InputError
 from lfiw.faults import Faults, describe
 from lfiw.rollout import (
@@ -20,6 +20,7 @@ from lfiw.rollout import (
     no_beat,
     run_episodes,
 )
+from lfiw.types import EnvSpec
 
 
 class Evaluated(NamedTuple):
@@ -35,6 +36,9 @@ class RolloutHost:
         self._beat = beat
         self.runners: dict[int, EnvRunner] = {}
         self._eval_env: Watched | None = None
+
+    def probe(self) -> tuple[EnvSpec, ActionScale]:
+        return probe_env(self.config)
 
     def open(
         self, seeds: Mapping[int, int], env_steps: int = 0, attempt: int = 0

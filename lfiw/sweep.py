@@ -24,8 +24,8 @@ from lfiw.cluster import (
     refuse_impossible,
     share_of,
 )
+from lfiw.collector import probe
 from lfiw.config import TrainConfig, check, warnings
-from lfiw.envs import probe_env
 from lfiw.errors import InputError, RunError
 from lfiw.learner import state_bytes
 from lfiw.progress import show_progress
@@ -56,7 +56,7 @@ def train_sweep(
     for config in configs:
         check(config)
     runs = [Run(run_folder(out, c.env.id, c.method, label), c) for c in configs]
-    run_sweep(runs, cluster, workers, Console(quiet=quiet, stderr=True))
+    run_sweep(runs, cluster, workers, Console(quiet=quiet, stderr=True, markup=False))
     return runs
 
 
@@ -93,7 +93,7 @@ def run_sweep(
 def bytes_of(config: TrainConfig) -> int:
     """Memory of all runs of a method."""
     jax.config.update("jax_platforms", "cpu")  # the GPUs are for the tasks
-    spec, _ = probe_env(config.env)
+    spec, _ = probe(config.env)
     return len(config.seeds) * state_bytes(config, spec)
 
 

@@ -21,6 +21,7 @@ from lfiw.checkpoint import (
     remove_newer,
     save_checkpoint,
 )
+from lfiw.collector import probe
 from lfiw.config import TrainConfig, check, config_to_json, make_config, warnings
 from lfiw.devices import (
     check_memory,
@@ -30,7 +31,6 @@ from lfiw.devices import (
     prepare_jax,
 )
 from lfiw.env_config import EnvConfig
-from lfiw.envs import probe_env
 from lfiw.errors import InputError
 from lfiw.files import sync
 from lfiw.group import place_runs
@@ -105,7 +105,7 @@ def train_all(
     folders = [run_folder(out, config.env.id, config.method, label) for config in configs]
     _refuse_clashes(folders)
     jobs = [Job(config, folder) for config, folder in zip(configs, folders, strict=True)]
-    return run_jobs(jobs, workers, devices, Console(quiet=quiet, stderr=True))
+    return run_jobs(jobs, workers, devices, Console(quiet=quiet, stderr=True, markup=False))
 
 
 def run_jobs(
@@ -113,7 +113,7 @@ def run_jobs(
 ) -> list[Run]:
     """Check that all jobs can start, then train them side by side."""
     say = partial(console.print, highlight=False, soft_wrap=True)
-    probed = [probe_env(job.config.env) for job in jobs]
+    probed = [probe(job.config.env, in_process=workers == 0) for job in jobs]
     prepare_jax()
     chosen = choose_devices(devices)
     needed = sum(

@@ -8,10 +8,10 @@ from typing import Any
 
 from lfiw.checkpoint import list_checkpoints, read_manifest
 from lfiw.errors import Damaged, InputError
-from lfiw.files import json_hash, read_arrays, refuse_links
+from lfiw.files import read_arrays, refuse_links
 from lfiw.policy import check_policy, policy_file
 from lfiw.recovery import damages
-from lfiw.runlog import CONFIG, read_config
+from lfiw.runlog import CONFIG, config_is_intact, read_config
 
 
 def verify_run(run: Path) -> tuple[list[str], str]:
@@ -21,7 +21,7 @@ def verify_run(run: Path) -> tuple[list[str], str]:
         content = read_config(run)
     except InputError as error:
         return [str(error)], f"{run} cannot be resumed."
-    problems = [] if content.get("sha256") == json_hash(content) else [_changed(run)]
+    problems = [] if config_is_intact(run, content) else [_changed(run)]
     capacity = ring_capacity(content["config"])
     by_checkpoint = {path: list(damages(run, path, capacity)) for path in list_checkpoints(run)}
     for found in by_checkpoint.values():

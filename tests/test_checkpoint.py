@@ -13,6 +13,7 @@ from lfiw.checkpoint import (
     list_checkpoints,
     load_checkpoint,
     locked,
+    manifest_bytes,
     remove_newer,
     save_checkpoint,
 )
@@ -103,6 +104,21 @@ def test_every_flipped_byte_and_every_cut_is_seen(tmp_path: Path, file: str) -> 
             assert file in complaints[0]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [(b" ", b"\t"), (b"{", b"\xef\xbb\xbf{"), (b"1e-07", b"1E-07"), (b"}", b"}\n")]
+)
+def test_changes_that_leave_the_content_are_seen(tmp_path: Path, old: bytes, new: bytes) -> None:
+    """Every byte of a manifest counts, not only what it says."""
+    facts = start_facts({"config": {}}) | {"wall_seconds": 1e-7}
+    path = save_checkpoint(tmp_path, "001", facts, ARRAYS) / "manifest.json"
+    content = path.read_bytes()
+    changed = content.replace(old, new, 1)
+    assert json.loads(changed) == json.loads(content) and changed != content
+    path.write_bytes(changed)
+    with pytest.raises(Damaged, match=r"manifest\.json is damaged"):
+        load_checkpoint(path.parent)
+
+
 def test_no_intact_checkpoint_stops_with_a_sentence(tmp_path: Path) -> None:
     path = save(tmp_path, "001")
     (path / "seed-0.safetensors").unlink()
@@ -120,7 +136,7 @@ def rewrite_manifest(path: Path, change: dict[str, object]) -> None:
     """A manifest whose own hash is right: somebody made it on purpose."""
     manifest = json.loads((path / "manifest.json").read_text()) | change
     manifest["sha256"] = json_hash(manifest)
-    (path / "manifest.json").write_text(json.dumps(manifest))
+    (path / "manifest.json").write_bytes(manifest_bytes(manifest))
 
 
 @pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", "a/b"])
