@@ -15,7 +15,21 @@ from lfiw.runlog import CONFIG, config_is_intact, read_config
 
 
 def verify_run(run: Path) -> tuple[list[str], str]:
-    """A sentence for each damaged file, and one about what a resume would do."""
+    """A sentence for each damaged file, and one about what a resume would do. Read again where a
+    training replaced its checkpoints meanwhile."""
+    while True:
+        before = list_checkpoints(run)
+        try:
+            found = _check_files(run)
+        except (FileNotFoundError, Damaged):
+            if list_checkpoints(run) == before:
+                raise
+        else:
+            if list_checkpoints(run) == before:
+                return found
+
+
+def _check_files(run: Path) -> tuple[list[str], str]:
     try:
         refuse_links(run)
         content = read_config(run)

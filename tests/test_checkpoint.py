@@ -20,7 +20,9 @@ from lfiw.checkpoint import (
 from lfiw.errors import Damaged, InputError, RunError
 from lfiw.files import json_hash
 from lfiw.recovery import newest_good, start_facts
+from lfiw.runlog import write_config
 from lfiw.segments import SEGMENT_ROWS, Segments
+from lfiw.verify import verify_run
 
 ARRAYS = {"seed-0.safetensors": {"x": np.arange(6, dtype=np.float32), "count": np.int32(3)}}
 
@@ -124,6 +126,29 @@ def test_no_intact_checkpoint_stops_with_a_sentence(tmp_path: Path) -> None:
     (path / "seed-0.safetensors").unlink()
     with pytest.raises(InputError, match="no intact checkpoint"):
         newest_good(tmp_path, 1)
+
+
+def test_a_training_that_goes_on_is_not_taken_for_damage(tmp_path: Path) -> None:
+    """Checkpoints come and go while they are verified."""
+    content = {"config": {"env": {"id": "none"}, "seeds": [0]}}
+    write_config(tmp_path, content)
+    save(tmp_path, "001")
+    program = (
+        "import sys, itertools; from pathlib import Path; from test_checkpoint import save\n"
+        "for n in itertools.count(2): save(Path(sys.argv[1]), f'{n:09d}')"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}) as writer:
+        try:
+            while len(list_checkpoints(tmp_path)) < 2:
+                assert writer.poll() is None
+            found = [verify_run(tmp_path) for _ in range(200)]
+            assert writer.poll() is None
+        finally:
+            writer.kill()
+    assert [problems for problems, _ in found if problems] == []
+    assert all("resumes from" in outcome for _, outcome in found)
 
 
 def test_unfinished_checkpoint_is_not_one(tmp_path: Path) -> None:
