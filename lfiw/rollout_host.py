@@ -78,7 +78,7 @@ class RolloutHost:
         if self._eval_env is None:
             self._eval_env = Watched(make_env(self.config), self._beat)
         _, scale = check_spaces(self._eval_env, self.config.id)
-        return run_episodes(self._eval_env, scale, arrays, [seed])
+        return run_episodes(self._eval_env, scale, arrays, [seed], self.config.id)
 
     def _close_eval_env(self) -> None:
         if self._eval_env is not None:

@@ -98,8 +98,6 @@ def train_all(
     """Train several methods side by side; nothing is written unless all can start."""
     if not configs:
         raise InputError("There is nothing to train.")
-    if workers is not None and workers < 0:
-        raise InputError(f"workers must be at least 0, not {workers}.")
     for config in configs:
         check(config)
     folders = [run_folder(out, config.env.id, config.method, label) for config in configs]
@@ -112,6 +110,8 @@ def run_jobs(
     jobs: Sequence[Job], workers: int | None, devices: str | None, console: Console
 ) -> list[Run]:
     """Check that all jobs can start, then train them side by side."""
+    if workers is not None and workers < 0:
+        raise InputError(f"workers must be at least 0, not {workers}.")
     say = partial(console.print, highlight=False, soft_wrap=True)
     probed = [probe(job.config.env, in_process=workers == 0) for job in jobs]
     prepare_jax()
