@@ -25,6 +25,7 @@ from safetensors.numpy import save
 from lfiw.errors import Damaged, InputError, RunError
 from lfiw.files import (
     MAX_ARRAYS_BYTES,
+    MAX_JSON_BYTES,
     json_hash,
     parse_arrays,
     read_json,
@@ -79,7 +80,7 @@ def save_checkpoint(
             }
         manifest = {"format": FORMAT, "files": files, "facts": dict(facts)}
         manifest["sha256"] = json_hash(manifest)
-        write_synced(temporary / MANIFEST, json.dumps(manifest, indent=1).encode())
+        write_synced(temporary / MANIFEST, manifest_bytes(manifest))
         sync(temporary)
         temporary.rename(final)
         sync(parent)
@@ -134,9 +135,15 @@ def remove_newer(checkpoint: Path) -> None:
             _remove(path)
 
 
+def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=1).encode()
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
     manifest = read_json(path / MANIFEST)
-    if manifest.get("sha256") != json_hash(manifest) or manifest.get("format") != FORMAT:
+    right = manifest.get("sha256") == json_hash(manifest) and manifest.get("format") == FORMAT
+    # A changed space, or 1E-5 for 1e-5, would leave the content as it was.
+    if not right or read_plain(path / MANIFEST, MAX_JSON_BYTES) != manifest_bytes(manifest):
         raise Damaged(f"{path / MANIFEST} is damaged: its hash does not match.")
     files, facts = manifest.get("files"), manifest.get("facts")
     if not (isinstance(files, dict) and isinstance(facts, dict)):

@@ -103,6 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command = parse_command(given)
     except InputError as error:
         sys.exit(explain(error))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     sys.exit(run_command(command))
 
 
@@ -137,10 +139,15 @@ def run_command(command: Any) -> int:
     # Where training has not begun, or has ended: as Ctrl-C. Training itself saves first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        # Files and pipes have no width of their own: no table is cut short there.
-        command.run(Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))
+        # Files and pipes have no width of their own: no table is cut short there. Names of
+        # folders and environments are shown as they are, brackets too.
+        width = None if sys.stdout.isatty() else PLAIN_WIDTH
+        command.run(Console(width=width, markup=False))
     except (InputError, RunError) as error:
         return explain(error)
+    except OSError as error:
+        name = error.filename or "The output"
+        return explain(InputError(f"{name} cannot be read or written: {error.strerror}."))
     except KeyboardInterrupt:
         print("lfiw: stopped.", file=sys.stderr)
         return INTERRUPTED

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from lfiw.env_config import EnvConfig
-from lfiw.errors import RunError
+from lfiw.envs import ActionScale
+from lfiw.errors import InputError, RunError
 from lfiw.faults import Faults
 from lfiw.rollout import Collected, RunnerState
 from lfiw.rollout_host import Evaluated
+from lfiw.types import EnvSpec
 from lfiw.worker import LocalWorker, ProcessWorker, Worker, WorkerError
 
 PolicyArrays = Mapping[str, np.ndarray]
@@ -21,6 +23,28 @@ PolicyArrays = Mapping[str, np.ndarray]
 
 def make_worker(config: EnvConfig, in_process: bool) -> Worker:
     return LocalWorker(config) if in_process else ProcessWorker(config)
+
+
+def probe(config: EnvConfig, in_process: bool = False) -> tuple[EnvSpec, ActionScale]:
+    """As `probe_env`, where an environment that hangs or dies takes nothing else with it."""
+    worker = make_worker(config, in_process)
+    try:
+        worker.start("probe")
+        spec, scale = worker.result()
+    except WorkerError as error:
+        raise InputError(f"{config.id} cannot be stepped: {error}.") from None
+    finally:
+        worker.close(grace_seconds=0)
+    return spec, scale
+
+
+def probe_all(
+    configs: Sequence[EnvConfig], in_process: bool = False
+) -> list[tuple[EnvSpec, ActionScale]]:
+    """`probe` of each; equal environments are tried once."""
+    distinct = {repr(config): config for config in configs}
+    found = {name: probe(config, in_process) for name, config in distinct.items()}
+    return [found[repr(config)] for config in configs]
 
 
 class Collector:

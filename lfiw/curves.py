@@ -11,7 +11,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from lfiw.errors import InputError
+from lfiw.errors import InputError, one_line
 from lfiw.runlog import Row, read_config, read_evaluations
 
 FINAL_EVALUATIONS = 10
@@ -80,9 +80,9 @@ def make_curves(
     if not steps:
         raise InputError(f"{source} has no evaluation of all its seeds yet.")
     return Curves(
-        env=config["env"]["id"],
-        agent=config.get("agent", {}).get("name", ""),
-        method=method,
+        env=one_line(config["env"]["id"]),
+        agent=str((config.get("agent") or {}).get("name", "")),
+        method=one_line(method),
         seeds=seeds,
         env_steps=np.array(steps),
         returns=column(rows, "return_mean", seeds, steps),

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from lfiw.collector import Evaluator
+from lfiw.collector import Evaluator, probe
 from lfiw.env_config import EnvConfig
-from lfiw.envs import make_env, probe_env
+from lfiw.envs import make_env
 from lfiw.errors import InputError, RunError
 from lfiw.host import usable_cores
 from lfiw.policy import load_policy
@@ -37,7 +37,7 @@ def evaluate_run(
     config = env_of(run)
     seeds = seeds_of(run) if seed is None else [seed]
     policies = [load_policy(run, chosen) for chosen in seeds]
-    spec, _ = probe_env(config)
+    spec, _ = probe(config)
     for policy in policies:
         if policy.network.obs_size != spec.obs_size:
             raise InputError(

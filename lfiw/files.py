@@ -65,9 +65,14 @@ def read_plain(path: Path, largest: int) -> bytes:
 
 def refuse_links(folder: Path) -> None:
     """What is written must stay in the folder, so nothing in it may lead elsewhere."""
-    for path in sorted(folder.rglob("*")):
-        if not (stat.S_ISREG(path.lstat().st_mode) or stat.S_ISDIR(path.lstat().st_mode)):
-            raise InputError(f"{path} is a link or a special file; a run folder has none.")
+    for parent, folders, files in os.walk(folder):
+        for path in sorted(Path(parent, name) for name in (*folders, *files)):
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:  # a training has removed it meanwhile
+                continue
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise InputError(f"{path} is a link or a special file; a run folder has none.")
 
 
 def json_hash(value: Mapping[str, Any]) -> str:

@@ -57,7 +57,7 @@ def newest_good(
         damage = next(damages(run, path, capacity), None)
         if damage is None:
             return load_checkpoint(path), complaints
-        complaints.append(damage)
+        complaints += [damage] if damage not in complaints else []
     if candidates:
         raise InputError(f"{run} has no intact checkpoint. {' '.join(complaints)}")
     return None, complaints
@@ -101,8 +101,12 @@ def check_facts(path: Path, facts: Mapping[str, Any]) -> None:
             _expect(math.isfinite(runner["total_reward"]), "a return is not finite")
         _expect(all(type(n) is int and 0 <= n < 2**53 for n in counts), "counts are no counts")
         _expect(math.isfinite(facts["wall_seconds"]), "its time is not finite")
-        _expect(facts["runners"].keys() == facts["segments"].keys(), "its seeds differ")
+        seeds = facts["segments"].keys()
+        _expect(facts["runners"].keys() == seeds >= facts["stopped"].keys(), "its seeds differ")
         _expect(isinstance(facts["config"]["config"], dict), "it has no config")
+        phase = (facts["episodes"], facts["faults"])
+        between = phase == (None, None)
+        _expect(between or all(len(own) == len(seeds) for own in phase), "its phase is none")
         for episodes in facts["episodes"] or ():
             for total_reward, length in episodes:
                 _expect(math.isfinite(total_reward) and length > 0, "an episode is none")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lfiw.curves import Curves, column, make_curves
-from lfiw.errors import InputError
+from lfiw.errors import InputError, one_line
 from lfiw.policy import parts_of
 from lfiw.runlog import Row, read_config_file, read_metrics, runs_below, stopped_seeds
 
@@ -81,7 +81,7 @@ class Method:
     @property
     def replay(self) -> str:
         """The kind of strategy, without a label."""
-        return str(self.config.get("replay", {}).get("name", ""))
+        return str((self.config.get("replay") or {}).get("name", ""))
 
     @property
     def label(self) -> str:
@@ -134,7 +134,7 @@ def task_name(env: dict[str, Any]) -> str:
     if env.get("max_episode_steps") is not None:
         arguments["max_episode_steps"] = env["max_episode_steps"]
     listed = ", ".join(f"{name}={value}" for name, value in sorted(arguments.items()))
-    return f"{env['id']} ({listed})" if listed else str(env["id"])
+    return one_line(f"{env['id']} ({listed})" if listed else env["id"])
 
 
 def _order(method: Method) -> tuple[Any, ...]:
@@ -179,9 +179,10 @@ def evaluation_rows(folder: Path, names: Sequence[str] = DIAGNOSTICS) -> Iterato
 
 def diagnostics_of(row: Row, names: Sequence[str]) -> Row:
     """The diagnostics of a training row under the names of the store's columns."""
-    ages = dict(zip(AGE_COLUMNS, row.get("weight_by_age") or (), strict=False))
-    flat = {**row, **ages}
-    return {name: flat[name] for name in names if name in flat}
+    ages = row.get("weight_by_age")
+    by_age = dict(zip(AGE_COLUMNS, ages, strict=False)) if isinstance(ages, list) else {}
+    flat = {**row, **by_age}
+    return {name: flat[name] for name in names if not isinstance(flat.get(name, []), list)}
 
 
 def _read_store(path: Path) -> Iterator[Method]:
@@ -190,7 +191,7 @@ def _read_store(path: Path) -> Iterator[Method]:
         with path.open(encoding="utf-8", newline="") as lines:
             for row in csv.DictReader(lines):
                 rows.setdefault(row["method"], []).append(_numbers(row))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise InputError(f"{path} is not a table of evaluations: {error!r}.") from None
     for name, evaluations in rows.items():
         record = path.parent / f"{name}.json"

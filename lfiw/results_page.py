@@ -12,6 +12,7 @@ from rich.console import Console
 
 from lfiw.curves import Curves, comparison_table
 from lfiw.errors import InputError
+from lfiw.files import write_whole
 from lfiw.markdown import markdown_table
 from lfiw.paper.table1 import PAPER_METHODS, PLANNED, paper_form, tasks_of
 from lfiw.progress import duration
@@ -65,7 +66,7 @@ def rebuild_page(store: Path) -> Path:
     if not mark:
         raise InputError(f"{path} has lost its mark {END!r} after the tables.")
     content = f"{before}{BEGIN}\n\n{tables(read_methods([store]))}\n{END}{after}"
-    path.write_text(content, encoding="utf-8")
+    write_whole(path, content.encode(errors="replace"))  # half of the author's text would be a loss
     return path
 
 

@@ -7,12 +7,14 @@ replaced, all others stay.
 from __future__ import annotations
 
 import csv
+import io
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lfiw.errors import InputError
+from lfiw.errors import InputError, one_line
+from lfiw.files import write_whole
 from lfiw.results import AGE_COLUMNS, CURVES_FILE, evaluation_rows, task_name
 from lfiw.runlog import (
     find_runs,
@@ -74,20 +76,21 @@ def read_addition(
     """What a run folder contributes: its record and its rows."""
     content = read_config(run)
     config = content["config"]
-    names = {"env": config["env"]["id"], "method": run.resolve().name}
+    names = {"env": config["env"]["id"], "method": one_line(run.resolve().name)}
     evaluations = [row | names for row in evaluation_rows(run, DIAGNOSTICS)]
     rows = [{name: row.get(name) for name in COLUMNS} for row in evaluations]
     stopped = stopped_seeds(run)
     live = [seed for seed in config["seeds"] if seed not in stopped]
     if not live:
         raise InputError(f"All seeds of {run} were stopped for numbers that were not finite.")
-    needed = 1 if unfinished else config["env_steps"]
+    total = config.get("env_steps") or 1
+    needed = 1 if unfinished else total
     for seed in live:
         last = max((row["env_steps"] for row in evaluations if row["seed"] == seed), default=0)
         if last < needed:
             raise InputError(
                 f"{run} is not finished: seed {seed} was evaluated up to {last} of "
-                f"{config['env_steps']} environment steps. --unfinished adds what was evaluated."
+                f"{total} environment steps. --unfinished adds what was evaluated."
             )
     log = read_metrics(run)
     record = {
@@ -105,8 +108,8 @@ def command_text(argv: Sequence[str] | None) -> str | None:
     """As a user types it: the place of the program on that machine says nothing."""
     if not argv:
         return None
-    program = Path(argv[0]).name
-    return shlex.join(["lfiw" if program == "__main__.py" else program, *argv[1:]])
+    program = Path(str(argv[0])).name
+    return shlex.join(["lfiw" if program == "__main__.py" else program, *map(str, argv[1:])])
 
 
 def merge_records(
@@ -137,7 +140,7 @@ def merge_records(
 
 def comparable(config: dict[str, Any]) -> dict[str, Any]:
     """What seeds of one method must share."""
-    horizon = config["schedule_env_steps"] or config["env_steps"]
+    horizon = config.get("schedule_env_steps") or config.get("env_steps")
     settings = {k: v for k, v in config.items() if k not in ("seeds", "checkpoint")}
     return settings | {"schedule_env_steps": horizon, "env": task_name(config["env"])}
 
@@ -154,20 +157,22 @@ def read_table(folder: Path) -> Table:
     path = folder / CURVES_FILE
     if not path.is_file():
         return []
-    with path.open(encoding="utf-8", newline="") as lines:
-        table: Table = list(csv.DictReader(lines))
-    if table and not {"method", "seed", "env_steps", "return_mean"} <= table[0].keys():
-        raise InputError(f"{path} is not a table of evaluations.")
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            table: Table = list(csv.DictReader(lines))
+        table.sort(key=place_in_table)
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise InputError(f"{path} is not a table of evaluations: {error!r}.") from None
     return table
 
 
-def write_table(folder: Path, table: Table) -> None:
-    def order(row: Mapping[str, Any]) -> tuple[str, int, int]:
-        return (row["method"], int(row["env_steps"]), int(row["seed"]))
+def place_in_table(row: Mapping[str, Any]) -> tuple[str, int, int]:
+    return (row["method"], int(row["env_steps"]), int(row["seed"]))
 
-    temporary = folder / f"{CURVES_FILE}.tmp"
-    with temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(sorted(table, key=order))
-    temporary.replace(folder / CURVES_FILE)
+
+def write_table(folder: Path, table: Table) -> None:
+    content = io.StringIO()
+    writer = csv.DictWriter(content, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(sorted(table, key=place_in_table))
+    write_whole(folder / CURVES_FILE, content.getvalue().encode(errors="replace"))

@@ -14,12 +14,20 @@ from lfiw.checkpoint import Checkpoint, locked
 from lfiw.config import TrainConfig, check, config_from_json
 from lfiw.devices import choose_devices, hardware, prepare_jax
 from lfiw.errors import InputError
-from lfiw.files import json_hash, refuse_links
+from lfiw.files import refuse_links
 from lfiw.host import versions
 from lfiw.jobs import Job
 from lfiw.policy import parts_of
 from lfiw.recovery import newest_good
-from lfiw.runlog import CONFIG, added_folder, find_runs, read_config, safe_name, seeds_of
+from lfiw.runlog import (
+    CONFIG,
+    added_folder,
+    config_is_intact,
+    find_runs,
+    read_config,
+    safe_name,
+    seeds_of,
+)
 from lfiw.settings import walk
 from lfiw.training import Run, run_jobs
 
@@ -39,7 +47,7 @@ def resume(
 ) -> list[Run]:
     """Go on with every run folder at or below the paths; `env_steps` extends them, and `seeds`
     that a run does not have yet are added to it."""
-    console = Console(quiet=quiet, stderr=True)
+    console = Console(quiet=quiet, stderr=True, markup=False)
     here = conditions(devices)
     jobs = []
     runs = find_runs(paths)
@@ -168,7 +176,7 @@ def refuse_differences(
             f"{folder} was trained under other conditions ({'; '.join(differences)}), so the rest "
             f"would not be the same bits (--allow-inexact goes on all the same)."
         )
-    if content.get("sha256") != json_hash(content):
+    if not config_is_intact(folder, content):
         raise InputError(
             f"{folder / CONFIG} is damaged: its hash does not match (--allow-inexact goes on all "
             f"the same)."

@@ -230,12 +230,14 @@ def run_episodes(
     scale: ActionScale,
     arrays: Mapping[str, np.ndarray],
     seeds: Sequence[int],
+    name: str = "The environment",
 ) -> list[Episode]:
     """Deterministic episodes, each fully decided by the policy and its reset seed."""
     policy = NumpyPolicy(arrays)
     episodes = []
     for seed in seeds:
         obs, _ = env.reset(seed=seed)
+        _refuse_in_evaluation(name, 0, obs=obs)
         total_reward, length, ended = 0.0, 0, False
         while not ended and length < MAX_EVAL_STEPS:
             action = scale.to_env(policy.act(np.asarray(obs, np.float32)))
@@ -245,6 +247,13 @@ def run_episodes(
                 break
             total_reward += float(reward)
             length += 1
+            _refuse_in_evaluation(name, length, obs=obs, reward=reward)
             ended = terminated or truncated
         episodes.append(Episode(total_reward, length))
     return episodes
+
+
+def _refuse_in_evaluation(name: str, step: int, **fields: Any) -> None:
+    for field, value in fields.items():
+        if not np.isfinite(value).all():
+            raise InputError(f"{name} produced a non-finite {field} at step {step} of an episode.")

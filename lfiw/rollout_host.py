@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lfiw.env_config import EnvConfig
-from lfiw.envs import Watched, check_spaces, make_env
+from lfiw.envs import ActionScale, Watched, check_spaces, make_env, probe_env
 from lfiw.errors import InputError
 from lfiw.faults import Faults, describe
 from lfiw.rollout import (
@@ -20,6 +20,7 @@ from lfiw.rollout import (
     no_beat,
     run_episodes,
 )
+from lfiw.types import EnvSpec
 
 
 class Evaluated(NamedTuple):
@@ -35,6 +36,9 @@ class RolloutHost:
         self._beat = beat
         self.runners: dict[int, EnvRunner] = {}
         self._eval_env: Watched | None = None
+
+    def probe(self) -> tuple[EnvSpec, ActionScale]:
+        return probe_env(self.config)
 
     def open(
         self, seeds: Mapping[int, int], env_steps: int = 0, attempt: int = 0
@@ -74,7 +78,7 @@ class RolloutHost:
         if self._eval_env is None:
             self._eval_env = Watched(make_env(self.config), self._beat)
         _, scale = check_spaces(self._eval_env, self.config.id)
-        return run_episodes(self._eval_env, scale, arrays, [seed])
+        return run_episodes(self._eval_env, scale, arrays, [seed], self.config.id)
 
     def _close_eval_env(self) -> None:
         if self._eval_env is not None:

@@ -16,14 +16,23 @@ from typing import Any
 
 import numpy as np
 
+from lfiw.config_file import is_configuration
 from lfiw.errors import Damaged, InputError
-from lfiw.files import arrays_to_bytes, json_hash, read_json, read_plain, write_whole
+from lfiw.files import (
+    MAX_JSON_BYTES,
+    arrays_to_bytes,
+    json_hash,
+    read_json,
+    read_plain,
+    write_whole,
+)
 from lfiw.policy import ADDED, parts_of, policy_file
 from lfiw.tensorboard import Boards
 
 CONFIG = "config.json"
 LOG = "metrics.jsonl"
 MAX_LOG_BYTES = 2**32
+TEXTS = ("kind", "reason", "faults")  # in a row of the log; all else are numbers
 SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)  # of training, when all networks are kept
 
 Row = dict[str, Any]
@@ -128,7 +137,11 @@ class RunLog:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_whole(path, (json.dumps(value, indent=2) + "\n").encode())
+    write_whole(path, json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -151,6 +164,12 @@ def write_config(run: Path, content: Mapping[str, Any]) -> None:
     write_json(run / CONFIG, {**content, "sha256": json_hash(content)})
 
 
+def config_is_intact(run: Path, content: Mapping[str, Any]) -> bool:
+    """Byte by byte: a changed space, or 1E-5 for 1e-5, would leave the content as it was."""
+    right = content.get("sha256") == json_hash(content)
+    return right and read_plain(run / CONFIG, MAX_JSON_BYTES) == json_bytes(content)
+
+
 def read_config(run: str | Path) -> dict[str, Any]:
     """The contents of config.json, or a sentence."""
     path = Path(run) / CONFIG
@@ -165,18 +184,9 @@ def read_config_file(path: Path) -> dict[str, Any]:
         content = read_json(path)
     except Damaged as error:
         raise InputError(str(error)) from None
-    if not _is_configuration(content):
+    if not is_configuration(content):
         raise InputError(f"{path} is not the configuration of a run.")
     return content
-
-
-def _is_configuration(content: Any) -> bool:
-    try:
-        config = content["config"]
-        seeds = config["seeds"]
-        return isinstance(config["env"]["id"], str) and all(type(seed) is int for seed in seeds)
-    except (KeyError, TypeError):
-        return False
 
 
 def make_parent(path: Path) -> None:
@@ -212,11 +222,20 @@ def parse_row(line: bytes) -> Row | None:
     try:
         row = json.loads(line)
         whole = isinstance(row["kind"], str) and all(
-            type(row[name]) is int for name in ("seed", "env_steps")
+            type(row[name]) is int and abs(row[name]) < 2**53 for name in ("seed", "env_steps")
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+        vectors = row["kind"] != "eval"
+        values = [value for name, value in row.items() if name not in TEXTS]
+        return row if whole and all(is_logged(value, vectors) for value in values) else None
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return None
-    return row if whole else None
+
+
+def is_logged(value: Any, vectors: bool) -> bool:
+    """Whether `rounded` could have made it: a number or null, or a list of such."""
+    if isinstance(value, list):
+        return vectors and all(is_logged(element, vectors) for element in value)
+    return value is None or (type(value) in (int, float) and math.isfinite(value))
 
 
 def added_folder(run: Path, seeds: Sequence[int]) -> Path:

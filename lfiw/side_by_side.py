@@ -65,16 +65,21 @@ def train_side_by_side(
     with stop_on_signal(stop):
         for thread in threads:
             thread.start()
-        show_progress(
-            lambda: members[0].config.env.id,
-            [member.progress for member in members],
-            lambda: any(thread.is_alive() for thread in threads),
-            console,
-        )
-        for thread in threads:
-            thread.join()
-    for evaluator in evaluators.values():
-        evaluator.close()
+        try:
+            show_progress(
+                lambda: members[0].config.env.id,
+                [member.progress for member in members],
+                lambda: any(thread.is_alive() for thread in threads),
+                console,
+            )
+        except BaseException:  # nobody can read it any more: save, as after a signal
+            stop.set()
+            raise
+        finally:
+            for thread in threads:
+                thread.join()
+            for evaluator in evaluators.values():
+                evaluator.close()
     _raise_failures(failures)
     if stop.is_set():
         raise KeyboardInterrupt

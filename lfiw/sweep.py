@@ -24,8 +24,8 @@ from lfiw.cluster import (
     refuse_impossible,
     share_of,
 )
+from lfiw.collector import probe_all
 from lfiw.config import TrainConfig, check, warnings
-from lfiw.envs import probe_env
 from lfiw.errors import InputError, RunError
 from lfiw.learner import state_bytes
 from lfiw.progress import show_progress
@@ -58,7 +58,7 @@ def train_sweep(
     for config in configs:
         check(config)
     runs = [Run(run_folder(out, c.env.id, c.method, label), c) for c in configs]
-    run_sweep(runs, cluster, workers, Console(quiet=quiet, stderr=True))
+    run_sweep(runs, cluster, workers, Console(quiet=quiet, stderr=True, markup=False))
     return runs
 
 
@@ -78,7 +78,7 @@ def run_sweep(
     todo = [group for group in groups if group.progress.state != DONE]
     if not todo:
         return
-    needed = {group.progress.name: bytes_of(group.run.config) for group in todo}
+    needed = bytes_needed(todo)
     check_disk(sum(needed.values()), [group.run.folder for group in todo])
     with connected(cluster.address) as ray:
         nodes = living_nodes(ray)
@@ -92,11 +92,15 @@ def run_sweep(
         raise RunError(" ".join(failed))
 
 
-def bytes_of(config: TrainConfig) -> int:
-    """Memory of all runs of a method."""
+def bytes_needed(groups: Sequence[Group]) -> dict[str, int]:
+    """Memory of all runs of each group."""
     jax.config.update("jax_platforms", "cpu")  # the GPUs are for the tasks
-    spec, _ = probe_env(config.env)
-    return len(config.seeds) * state_bytes(config, spec)
+    configs = [group.run.config for group in groups]
+    probed = probe_all([config.env for config in configs])
+    return {
+        group.progress.name: len(config.seeds) * state_bytes(config, spec)
+        for group, config, (spec, _) in zip(groups, configs, probed, strict=True)
+    }
 
 
 class Sweep:

@@ -21,6 +21,7 @@ from lfiw.checkpoint import (
     remove_newer,
     save_checkpoint,
 )
+from lfiw.collector import probe_all
 from lfiw.config import TrainConfig, check, config_to_json, make_config, warnings
 from lfiw.devices import (
     check_memory,
@@ -30,7 +31,6 @@ from lfiw.devices import (
     prepare_jax,
 )
 from lfiw.env_config import EnvConfig
-from lfiw.envs import probe_env
 from lfiw.errors import InputError
 from lfiw.files import sync
 from lfiw.group import place_runs
@@ -99,23 +99,23 @@ def train_all(
     """Train several methods side by side; nothing is written unless all can start."""
     if not configs:
         raise InputError("There is nothing to train.")
-    if workers is not None and workers < 0:
-        raise InputError(f"workers must be at least 0, not {workers}.")
     configs = [conformed(config) for config in configs]
     for config in configs:
         check(config)
     folders = [run_folder(out, config.env.id, config.method, label) for config in configs]
     _refuse_clashes(folders)
     jobs = [Job(config, folder) for config, folder in zip(configs, folders, strict=True)]
-    return run_jobs(jobs, workers, devices, Console(quiet=quiet, stderr=True))
+    return run_jobs(jobs, workers, devices, Console(quiet=quiet, stderr=True, markup=False))
 
 
 def run_jobs(
     jobs: Sequence[Job], workers: int | None, devices: str | None, console: Console
 ) -> list[Run]:
     """Check that all jobs can start, then train them side by side."""
+    if workers is not None and workers < 0:
+        raise InputError(f"workers must be at least 0, not {workers}.")
     say = partial(console.print, highlight=False, soft_wrap=True)
-    probed = [probe_env(job.config.env) for job in jobs]
+    probed = probe_all([job.config.env for job in jobs], in_process=workers == 0)
     prepare_jax()
     chosen = choose_devices(devices)
     needed = sum(

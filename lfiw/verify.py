@@ -8,20 +8,34 @@ from typing import Any
 
 from lfiw.checkpoint import list_checkpoints, read_manifest
 from lfiw.errors import Damaged, InputError
-from lfiw.files import json_hash, read_arrays, refuse_links
+from lfiw.files import read_arrays, refuse_links
 from lfiw.policy import check_policy, policy_file
 from lfiw.recovery import damages
-from lfiw.runlog import CONFIG, read_config
+from lfiw.runlog import CONFIG, config_is_intact, read_config
 
 
 def verify_run(run: Path) -> tuple[list[str], str]:
-    """A sentence for each damaged file, and one about what a resume would do."""
+    """A sentence for each damaged file, and one about what a resume would do. Read again where a
+    training replaced its checkpoints meanwhile."""
+    while True:
+        before = list_checkpoints(run)
+        try:
+            found = _check_files(run)
+        except (FileNotFoundError, Damaged):
+            if list_checkpoints(run) == before:
+                raise
+        else:
+            if list_checkpoints(run) == before:
+                return found
+
+
+def _check_files(run: Path) -> tuple[list[str], str]:
     try:
         refuse_links(run)
         content = read_config(run)
     except InputError as error:
         return [str(error)], f"{run} cannot be resumed."
-    problems = [] if content.get("sha256") == json_hash(content) else [_changed(run)]
+    problems = [] if config_is_intact(run, content) else [_changed(run)]
     capacity = ring_capacity(content["config"])
     by_checkpoint = {path: list(damages(run, path, capacity)) for path in list_checkpoints(run)}
     for found in by_checkpoint.values():

@@ -71,6 +71,7 @@ class ProcessWorker:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C goes to a whole group: this process decides
         )
         theirs.close()
         self._called = time.monotonic()
@@ -178,7 +179,7 @@ def wait_for_end_of_parent(parent: int) -> None:
 
 
 def main() -> None:
-    for name in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group: the parent decides
+    for name in (signal.SIGINT, signal.SIGTERM):  # the parent decides
         signal.signal(name, signal.SIG_IGN)
     exit_with_parent()
     serve(Connection(int(sys.argv[1])))

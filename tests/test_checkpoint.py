@@ -13,13 +13,16 @@ from lfiw.checkpoint import (
     list_checkpoints,
     load_checkpoint,
     locked,
+    manifest_bytes,
     remove_newer,
     save_checkpoint,
 )
 from lfiw.errors import Damaged, InputError, RunError
 from lfiw.files import json_hash
 from lfiw.recovery import newest_good, start_facts
+from lfiw.runlog import write_config
 from lfiw.segments import SEGMENT_ROWS, Segments
+from lfiw.verify import verify_run
 
 ARRAYS = {"seed-0.safetensors": {"x": np.arange(6, dtype=np.float32), "count": np.int32(3)}}
 
@@ -103,11 +106,49 @@ def test_every_flipped_byte_and_every_cut_is_seen(tmp_path: Path, file: str) -> 
             assert file in complaints[0]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [(b" ", b"\t"), (b"{", b"\xef\xbb\xbf{"), (b"1e-07", b"1E-07"), (b"}", b"}\n")]
+)
+def test_changes_that_leave_the_content_are_seen(tmp_path: Path, old: bytes, new: bytes) -> None:
+    """Every byte of a manifest counts, not only what it says."""
+    facts = start_facts({"config": {}}) | {"wall_seconds": 1e-7}
+    path = save_checkpoint(tmp_path, "001", facts, ARRAYS) / "manifest.json"
+    content = path.read_bytes()
+    changed = content.replace(old, new, 1)
+    assert json.loads(changed) == json.loads(content) and changed != content
+    path.write_bytes(changed)
+    with pytest.raises(Damaged, match=r"manifest\.json is damaged"):
+        load_checkpoint(path.parent)
+
+
 def test_no_intact_checkpoint_stops_with_a_sentence(tmp_path: Path) -> None:
     path = save(tmp_path, "001")
     (path / "seed-0.safetensors").unlink()
     with pytest.raises(InputError, match="no intact checkpoint"):
         newest_good(tmp_path, 1)
+
+
+def test_a_training_that_goes_on_is_not_taken_for_damage(tmp_path: Path) -> None:
+    """Checkpoints come and go while they are verified."""
+    content = {"config": {"env": {"id": "none"}, "seeds": [0]}}
+    write_config(tmp_path, content)
+    save(tmp_path, "001")
+    program = (
+        "import sys, itertools; from pathlib import Path; from test_checkpoint import save\n"
+        "for n in itertools.count(2): save(Path(sys.argv[1]), f'{n:09d}')"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}) as writer:
+        try:
+            while len(list_checkpoints(tmp_path)) < 2:
+                assert writer.poll() is None
+            found = [verify_run(tmp_path) for _ in range(200)]
+            assert writer.poll() is None
+        finally:
+            writer.kill()
+    assert [problems for problems, _ in found if problems] == []
+    assert all("resumes from" in outcome for _, outcome in found)
 
 
 def test_unfinished_checkpoint_is_not_one(tmp_path: Path) -> None:
@@ -120,7 +161,7 @@ def rewrite_manifest(path: Path, change: dict[str, object]) -> None:
     """A manifest whose own hash is right: somebody made it on purpose."""
     manifest = json.loads((path / "manifest.json").read_text()) | change
     manifest["sha256"] = json_hash(manifest)
-    (path / "manifest.json").write_text(json.dumps(manifest))
+    (path / "manifest.json").write_bytes(manifest_bytes(manifest))
 
 
 @pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", "a/b"])

@@ -243,6 +243,9 @@ def test_wrong_command_lines(cli: Any, tmp_path: Path, arguments: list[str]) -> 
         (["plot", "RUN", "--smooth", "4"], "running mean must be odd, not 4."),
         (["plot", "RUN", "--out", "a.jpg"], "a.jpg: the file name must end in one of"),
         (["plot", "RUN", "--out", "file/a.png"], "file/a.png"),
+        (["plot", "RUN", "--out", "folder.png"], "folder.png cannot be read or written: Is a dir"),
+        (["plot", "a" * 300], "a" * 300 + " cannot be read or written: File name too long."),
+        (["verify", "a" * 300], "cannot be read or written: File name too long."),
         (["report"], "Name at least one folder with runs or results."),
         (["report", "nowhere"], "nowhere holds neither run folders nor stored results."),
         (["report", "RUN", "--out", "file"], "file cannot be written"),
@@ -263,6 +266,7 @@ def test_bad_input_to_the_other_commands(
     cli: Any, run_folder: Path, tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     (tmp_path / "file").write_text("in the way")
+    (tmp_path / "folder.png").mkdir()
     before = sorted(tmp_path.rglob("*"))
     arguments = [str(run_folder) if argument == "RUN" else argument for argument in arguments]
     assert words in cli(*arguments).sentence()
@@ -309,6 +313,13 @@ def test_plot_prints_the_table_and_draws(cli: Any, run_folder: Path, tmp_path: P
     assert (tmp_path / "pictures" / "a.png").read_bytes().startswith(b"\x89PNG")
     for words in ("2,000", "-6 ± 0", "pictures/a.png"):
         assert words in outcome.out
+
+
+def test_brackets_in_a_name_are_no_markup(cli: Any, run_folder: Path) -> None:
+    folder = run_folder.rename(run_folder.with_name("[red]sac"))
+    for command in ("evaluate", "plot"):
+        outcome = cli(command, str(folder))
+        assert outcome.code == 0 and "[red]sac" in outcome.out, outcome.err
 
 
 def test_results_are_whole_where_the_output_is_no_terminal(run_folder: Path) -> None:

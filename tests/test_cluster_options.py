@@ -12,9 +12,9 @@ from trainings import HANG_GUARD, contents, rows
 from lfiw.cli import complete_ray_option
 from lfiw.cluster import ClusterConfig, Share, cluster_config, process_settings, share_of
 from lfiw.errors import InputError
-from lfiw.files import json_hash
 from lfiw.progress import Progress
 from lfiw.resume import refuse_differences
+from lfiw.runlog import read_config, write_config
 from lfiw.sweep_group import LogReader
 
 CPU_NODE = {"CPU": 8.0, "memory": 16e9}
@@ -101,13 +101,14 @@ def test_log_is_followed_also_where_a_resumed_run_cuts_it(tmp_path: Path) -> Non
     assert (progress.env_steps, progress.faults) == (150, 2)
 
 
-def test_any_number_of_cores_may_go_on() -> None:
+def test_any_number_of_cores_may_go_on(tmp_path: Path) -> None:
     def config(**hardware: Any) -> dict[str, Any]:
-        content = {"config": {}, "hardware": hardware}
-        return {**content, "sha256": json_hash(content)}
+        env = {"config": {"env": {"id": "none"}, "seeds": [0]}}
+        write_config(tmp_path, env | {"hardware": hardware})
+        return read_config(tmp_path)
 
     here = {"hardware": {"platform": "cpu", "cpu": "Fast", "cores": 2, "num_devices": 2}}
-    folder = Path("run")
+    folder = tmp_path
     refuse_differences(folder, config(platform="cpu", cpu="Fast", cores=64, num_devices=5), here)
     with pytest.raises(InputError, match="cpu Slow then, Fast now"):
         refuse_differences(folder, config(platform="cpu", cpu="Slow", cores=2), here)

@@ -1,23 +1,33 @@
 """A run that turns sick is stopped and marked; its siblings do not notice."""
 
+import dataclasses
+import errno
+import io
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from safetensors.numpy import load_file
 from small import compiled_programs_kept_in, small
 
 import lfiw
 from lfiw.checkpoint import load_checkpoint
+from lfiw.config import make_config
 from lfiw.curves import read_curves
 from lfiw.env_config import EnvConfig
 from lfiw.errors import RunError
 from lfiw.faults import sickness
+from lfiw.jobs import Job
 from lfiw.resume import resume
 from lfiw.rollout import RESET_STREAM, stream
 from lfiw.runlog import read_metrics
+from lfiw.training import run_jobs
+from lfiw.verify import verify_run
 
 SEEDS = tuple(range(8))
 SICK = 5
@@ -142,3 +152,24 @@ def test_run_with_nobody_left_ends_early(tmp_path: Path) -> None:
 def test_sickness(policy: list[float], metrics: dict[str, Any], expected: str | None) -> None:
     call = {name: np.array(value) for name, value in metrics.items()}
     assert sickness({"weight": np.array(policy)}, [{"loss": np.array(0.0)}, call]) == expected
+
+
+class LostTerminal(io.StringIO):
+    """Takes what is said at the start; the first line of progress fails."""
+
+    def write(self, text: str) -> int:
+        if "return" in text:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(text)
+
+
+def test_training_that_nobody_can_follow_stops_with_a_checkpoint(tmp_path: Path) -> None:
+    """It must not go on once the folder is no longer locked."""
+    config = make_config("environments:make_point", "sac", "uniform", **small("uniform"))
+    job = Job(dataclasses.replace(config, env_steps=10**6), tmp_path / "run")
+    threads = threading.active_count()
+    with pytest.raises(OSError, match="No space left"):
+        run_jobs([job], 0, None, Console(file=LostTerminal()))
+    assert threading.active_count() <= threads
+    problems, outcome = verify_run(job.folder)
+    assert problems == [] and "at environment step 0." not in outcome

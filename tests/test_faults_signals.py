@@ -1,8 +1,10 @@
 """Signals, kills and rivals: F1, F5, F10, with real processes."""
 
+import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -127,6 +129,21 @@ def test_second_signal_ends_at_once_and_loses_nothing(tmp_path: Path, count: int
         assert time.monotonic() - sent < (2 if count > 1 else HANG_GUARD)
         problems, outcome = verify_run(run)
         assert problems == [] and "resumes from" in outcome
+
+
+def test_interrupt_before_anything_began_is_no_traceback(tmp_path: Path) -> None:
+    """While the command's modules are still being imported."""
+    raises = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+    (tmp_path / "tyro.py").write_text(raises)
+    done = subprocess.run(
+        [sys.executable, "-m", "lfiw", "settings"],
+        env=os.environ
+        | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True,
+        timeout=HANG_GUARD,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
 # F10: of several that want one folder, exactly one runs.

@@ -20,7 +20,7 @@ import lfiw
 from lfiw.collector import Collector, Evaluator
 from lfiw.env_config import EnvConfig
 from lfiw.envs import Watched, check_spaces, make_env
-from lfiw.errors import RunError
+from lfiw.errors import InputError, RunError
 from lfiw.resume import resume
 from lfiw.rollout import Collected, run_episodes
 from lfiw.runlog import read_metrics
@@ -156,6 +156,16 @@ def test_all_workers_that_hang_are_found_in_one_time_out(collectors: Any) -> Non
     assert [part.faults for part in collected.values()] == [["A worker was silent for 3 s"]] * 2
     assert [process.returncode for process in old] == [-signal.SIGKILL] * 2
     assert seconds < GUARD_SECONDS
+
+
+@pytest.mark.parametrize("fault", ["exit", "hang", "hang in C"])
+def test_the_very_first_step_may_fail_too(tmp_path: Path, fault: str) -> None:
+    """Where the environment is tried before anything is written."""
+    config = dataclasses.replace(faulty(fault, at=1), timeout_seconds=0.5)
+    why = "died with exit code 7" if fault == "exit" else "was silent for 0.5 s"
+    with pytest.raises(InputError, match=f"make_faulty cannot be stepped: A worker .*{why}"):
+        lfiw.train(config, out=tmp_path / "runs", workers=1, quiet=True)
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("fault", ["exit", "hang", "hang in C"])

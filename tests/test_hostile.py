@@ -19,7 +19,8 @@ from safetensors.numpy import save, save_file
 from trainings import ENV
 
 import lfiw
-from lfiw.checkpoint import list_checkpoints
+from lfiw.checkpoint import list_checkpoints, manifest_bytes
+from lfiw.cli import main
 from lfiw.curves import read_curves
 from lfiw.errors import InputError, RunError
 from lfiw.evaluate import evaluate_run
@@ -163,7 +164,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     manifest = json.loads((path / "manifest.json").read_text())
     change(manifest)
     manifest["sha256"] = json_hash(manifest)
-    (path / "manifest.json").write_text(json.dumps(manifest))
+    (path / "manifest.json").write_bytes(manifest_bytes(manifest))
 
 
 def set_fact(name: str, value: Any) -> Callable[[Path], None]:
@@ -229,6 +230,12 @@ CHECKPOINTS: dict[str, Callable[[Path], object]] = {
     "generator that is none": set_fact("runners/0/action_rng", {"bit_generator": "os.system"}),
     "episodes that are none": set_fact("episodes", [[["a", "b"]]]),
     "no config": set_fact("config", None),
+    "stopped seeds that are none": set_fact("stopped", {"7": "tired"}),
+    "stopped as a list": set_fact("stopped", [1]),
+    "half a phase": set_fact("episodes", [[]]),
+    "a phase of nobody": lambda path: rewrite(
+        path, lambda m: m["facts"].update(episodes=[], faults=[])
+    ),
 }
 
 
@@ -285,6 +292,59 @@ def test_hostile_configuration(run: Path, kind: str) -> None:
     assert verify_run(run)[0] != []
 
 
+def test_configuration_is_known_byte_by_byte(run: Path) -> None:
+    """A cut that leaves the content is seen too."""
+    content = (run / "config.json").read_bytes()
+    (run / "config.json").write_bytes(content[:-1])
+    assert json.loads(content[:-1]) == json.loads(content)
+    (problem,), _ = verify_run(run)
+    assert "config.json is damaged" in problem
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        resume([run], quiet=True)
+
+
+def use(run: Path, capfd: Any) -> None:
+    """All commands that read a run without training it: a table or a sentence, no more."""
+    for command in (["verify"], ["plot"], ["report"], ["results", "add"], ["evaluate"]):
+        with pytest.raises(SystemExit) as exited:
+            main([*command, str(run)])
+        out, err = capfd.readouterr()
+        assert exited.value.code in (0, 1, 2)
+        assert len(err.splitlines()) <= 1 and "\x1b" not in out + err
+
+
+WRONG_ENTRIES: dict[str, Any] = {
+    "versions": [1],
+    "hardware": "abacus",
+    "command": [None, 1.5],
+    "commit": {"a": 1},
+    "started": 7,
+    "config/agent": 5,
+    "config/replay": None,
+    "config/seeds": {"0": 1},
+    "config/env_steps": "many",
+    "config/env/kwargs": [1],
+    "config/env/id": "\x1b[31m[/red]\ud800",
+    "config/env/max_episode_steps": "x",
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ENTRIES)
+def test_configuration_with_a_wrong_entry(
+    run: Path, tmp_path: Path, monkeypatch: Any, capfd: Any, name: str
+) -> None:
+    """Its hash is right: somebody made it on purpose."""
+    monkeypatch.chdir(tmp_path)
+    content = json.loads((run / "config.json").read_text())
+    *path, last = name.split("/")
+    part = content
+    for key in path:
+        part = part[key]
+    part[last] = WRONG_ENTRIES[name]
+    write_config(run, content)
+    use(run, capfd)
+
+
 @pytest.mark.parametrize("env_id", ["os:mkdir", "subprocess:run", "builtins:exec", "pickle:loads"])
 def test_configuration_cannot_name_python_itself(run: Path, tmp_path: Path, env_id: str) -> None:
     content = json.loads((run / "config.json").read_text())
@@ -296,6 +356,25 @@ def test_configuration_cannot_name_python_itself(run: Path, tmp_path: Path, env_
     with pytest.raises(InputError):
         resume([run], env_steps=150, allow_inexact=True, quiet=True)
     assert not (tmp_path / "witness").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("return_mean", value) for value in ("x", [1], {}, True, 10**400, 1e999)],
+        *[("wall_seconds", "x"), ("weight_by_age", 3), ("weight_by_age", ["x"])],
+        *[("env_steps", 2**70), ("q_mean", [1]), ("length_mean", "\ud800")],
+    ],
+)
+def test_rows_with_a_wrong_value(
+    run: Path, tmp_path: Path, monkeypatch: Any, capfd: Any, name: str, value: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = run / "metrics.jsonl"
+    kind = "train" if name in ("weight_by_age", "q_mean") else "eval"
+    row = {"kind": kind, "seed": 0, "env_steps": 60, "return_mean": 1.0} | {name: value}
+    log.write_text(json.dumps(row) + "\n" + log.read_text())
+    use(run, capfd)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ HOST = (
     "bench.peer_scripts.job",
     "checkpoint",
     "collector",
+    "config_file",
     "curves",
     "env_config",
     "envpool_backend",

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +188,38 @@ def test_page_says_what_was_not_run_and_keeps_the_authors_words(tmp_path: Path) 
         assert "| Hopper-v5 | sac-lfiw | 200 | 0, 1 | abacus, 2 cores | jax 1.2.3" in page
         assert "| abc1234 | 2026-01-02 | 3 min 20 s |" in page
         assert "sac-lfiw" in (store / "report" / "index.html").read_text()
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from lfiw.results_page import rebuild_page
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # as a disk that is full from there on
+try:
+    rebuild_page(Path(sys.argv[1]))
+except OSError:
+    print("refused")
+"""
+
+
+def test_a_full_disk_keeps_the_page(tmp_path: Path) -> None:
+    store = tmp_path / "results"
+    add_runs([make_run(tmp_path / "sac-lfiw", {0: (1.0, 2.0)})], store)
+    (store / "README.md").write_text("The author's words. " * 100)
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    command = [sys.executable, "-c", FULL, str(store)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "refused\n"
+    assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("damage", [b"\xff", b"method,seed\nsac-lfiw,x\n", b"a,b\n1,2\n"])
+def test_a_damaged_table_is_refused(tmp_path: Path, damage: bytes) -> None:
+    run, store = make_run(tmp_path / "sac-lfiw", {0: (1.0, 2.0)}), tmp_path / "results"
+    (path := store / "Hopper-v5" / "curves.csv").parent.mkdir(parents=True)
+    path.write_bytes(damage)
+    with pytest.raises(InputError, match=r"curves\.csv is not a table"):
+        add_runs([run], store)
+    assert path.read_bytes() == damage
 
 
 def test_a_lost_mark_is_refused(tmp_path: Path) -> None:

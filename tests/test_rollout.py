@@ -194,6 +194,17 @@ def test_non_finite_observation_never_reaches_the_policy() -> None:
         runner.collect(linear_policy("deterministic", 3, 1), 8)
 
 
+@pytest.mark.parametrize("field", ["obs", "reward"])
+@pytest.mark.parametrize("at", [2, 3])  # in the middle of an episode, and at its end
+def test_non_finite_values_in_an_evaluation_are_refused(field: str, at: int) -> None:
+    host = RolloutHost(EnvConfig("environments:make_faulty", {"fault": field, "at": at}))
+    with pytest.raises(InputError) as raised:
+        host.evaluate(linear_policy("deterministic", 3, 1), [0])
+    assert str(raised.value) == (
+        f"environments:make_faulty produced a non-finite {field} at step {at} of an episode."
+    )
+
+
 def test_observation_of_another_shape_is_refused() -> None:
     kwargs = {"fault": "shape", "at": 5}  # (1,) would be broadcast without a word
     runner = EnvRunner(EnvConfig("environments:make_faulty", kwargs), seed=0)

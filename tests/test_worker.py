@@ -228,3 +228,34 @@ time.sleep(1000)
     parent.wait()
     parent.stdout.close()
     assert wait_until_gone(pids) == []
+
+
+SIGNALLED = """
+import os, signal
+from lfiw.env_config import EnvConfig
+from lfiw.worker import ProcessWorker
+
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: None)
+worker = ProcessWorker(EnvConfig("environments:make_diary"))
+os.killpg(0, signal.SIGTERM)  # before Python has even started there
+os.killpg(0, signal.SIGINT)
+worker.start("open", {0: 0})
+print(*worker.result())
+worker.close()
+"""
+
+
+def test_signals_to_the_group_are_not_for_workers() -> None:
+    """Ctrl-C while one starts: it would be taken for a fault, and be in the log for ever."""
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED],
+        env=os.environ | {"PYTHONPATH": path},
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        timeout=GUARD_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr

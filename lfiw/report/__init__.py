@@ -23,7 +23,7 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            (folder / name).write_text(text, encoding="utf-8", errors="replace")
         figures = write_figures(methods, summary, folder)
     except OSError as error:
         raise InputError(f"{out} cannot be written: {error.strerror}.") from None

@@ -10,7 +10,7 @@ import pytest
 from report_runs import write_run
 
 from lfiw.cli import main
-from lfiw.errors import InputError
+from lfiw.errors import InputError, one_line
 from lfiw.report import make_texts, write_report
 from lfiw.report.page import MAX_POINTS, embed
 from lfiw.report.summary import summarise
@@ -151,8 +151,9 @@ def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     write_run(tmp_path / "runs", "sac-lfiw", {0: [1.0, 2.0]}, note=HOSTILE)
     page, _ = report(tmp_path / "runs")
     assert len(page.scripts) == 2
-    assert json.loads(page.scripts[0])["tasks"][0]["name"] == f"Ant-v5 (note={HOSTILE})"
-    assert page.tables[1][0][4] == f"Ant-v5 (note={HOSTILE})"
+    shown = one_line(f"Ant-v5 (note={HOSTILE})")
+    assert json.loads(page.scripts[0])["tasks"][0]["name"] == shown
+    assert page.tables[1][0][4] == shown
     write_report([tmp_path / "runs"], tmp_path / "report")
 
 
