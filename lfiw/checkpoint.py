@@ -33,7 +33,7 @@ from lfiw.files import (
     sync,
     write_synced,
 )
-from lfiw.runlog import safe_name
+from lfiw.layout import safe_name
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"

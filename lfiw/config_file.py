@@ -1,4 +1,4 @@
-"""What a config.json must be for commands that read single entries of it. No jax here.
+"""The config.json of a run folder: what was recorded of a run. No jax here.
 
 Training reads all settings by their types (`config_from_json`); plots, reports and stored results
 read a few, of files that somebody else may have made.
@@ -6,7 +6,13 @@ read a few, of files that somebody else may have made.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from lfiw.errors import Damaged, InputError
+from lfiw.files import MAX_JSON_BYTES, json_bytes, json_hash, read_json, read_plain, write_json
+from lfiw.layout import CONFIG, parts_of
 
 Types = dict[str, type | tuple[type, ...]]  # of entries that are there and not null
 
@@ -16,6 +22,36 @@ RECORD_TYPES: Types = {
 }
 SETTING_TYPES: Types = {"agent": dict, "replay": dict, "env_steps": int, "schedule_env_steps": int}
 ENV_TYPES: Types = {"kwargs": dict, "max_episode_steps": int}
+
+
+def write_config(run: Path, content: Mapping[str, Any]) -> None:
+    """config.json with a hash of its own, by which `lfiw verify` knows it."""
+    write_json(run / CONFIG, {**content, "sha256": json_hash(content)})
+
+
+def config_is_intact(run: Path, content: Mapping[str, Any]) -> bool:
+    """Byte by byte: a changed space, or 1E-5 for 1e-5, would leave the content as it was."""
+    right = content.get("sha256") == json_hash(content)
+    return right and read_plain(run / CONFIG, MAX_JSON_BYTES) == json_bytes(content)
+
+
+def read_config(run: str | Path) -> dict[str, Any]:
+    """The contents of config.json, or a sentence."""
+    path = Path(run) / CONFIG
+    if not path.exists():
+        raise InputError(f"{run} is not a run folder: it has no config.json.")
+    return read_config_file(path)
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """What was recorded of a run: its configuration, versions, hardware; or a sentence."""
+    try:
+        content = read_json(path)
+    except Damaged as error:
+        raise InputError(str(error)) from None
+    if not is_configuration(content):
+        raise InputError(f"{path} is not the configuration of a run.")
+    return content
 
 
 def is_configuration(content: Any) -> bool:
@@ -36,3 +72,8 @@ def is_configuration(content: Any) -> bool:
 
 def fits(part: dict[str, Any], types: Types) -> bool:
     return all(part.get(name) is None or isinstance(part[name], types[name]) for name in types)
+
+
+def seeds_of(run: str | Path) -> list[int]:
+    """All seeds of a run, those added later among them."""
+    return [seed for part in parts_of(run) for seed in read_config(part)["config"]["seeds"]]

@@ -11,8 +11,9 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from lfiw.config_file import read_config
 from lfiw.errors import InputError, one_line
-from lfiw.runlog import Row, read_config, read_evaluations
+from lfiw.runlog import Row, read_evaluations
 
 FINAL_EVALUATIONS = 10
 

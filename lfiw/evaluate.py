@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from lfiw.collector import Evaluator, probe
+from lfiw.config_file import read_config, seeds_of
 from lfiw.env_config import EnvConfig
 from lfiw.envs import make_env
 from lfiw.errors import InputError, RunError
+from lfiw.files import make_parent
 from lfiw.host import usable_cores
 from lfiw.policy import load_policy
 from lfiw.rows import summed_up
-from lfiw.runlog import make_parent, read_config, seeds_of
 from lfiw.settings import from_json
 
 MAX_RECORDED_STEPS = 10_000

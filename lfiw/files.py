@@ -53,6 +53,22 @@ def write_whole(path: Path, content: bytes) -> None:
     sync(path.parent)
 
 
+def write_json(path: Path, value: Any) -> None:
+    write_whole(path, json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def make_parent(path: Path) -> None:
+    """The folder that a file goes to, or a sentence."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+
+
 def read_plain(path: Path, largest: int) -> bytes:
     """The bytes of a plain file of at most `largest`; links and the like are refused."""
     if path.is_symlink() or not path.is_file():
@@ -97,6 +113,11 @@ def arrays_to_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
     contiguous = {name: np.array(array, order="C") for name, array in arrays.items()}
     content = save(contiguous, metadata={"sha256": NO_HASH})
     return content.replace(NO_HASH.encode(), hashlib.sha256(content).hexdigest().encode(), 1)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, arrays_to_bytes(arrays))
 
 
 def read_arrays(path: Path, hash_required: bool = False) -> dict[str, np.ndarray]:

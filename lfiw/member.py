@@ -14,24 +14,20 @@ import numpy as np
 from lfiw.checkpoint import Checkpoint, checkpoint_name, keep_newest, save_checkpoint
 from lfiw.collector import Collector, Evaluator, PolicyArrays
 from lfiw.config import TrainConfig
+from lfiw.config_file import read_config
 from lfiw.envs import ActionScale
 from lfiw.errors import Damaged
 from lfiw.faults import sickness
+from lfiw.files import save_arrays
 from lfiw.group import Group
+from lfiw.layout import SNAPSHOT_PERCENTS, snapshot_file
 from lfiw.phase import NO_PHASE, Phase, Position, part, restored_phase
+from lfiw.policy import save_policies
 from lfiw.progress import Progress
 from lfiw.rollout import Collected, RunnerState, eval_seeds
 from lfiw.rollout_host import Evaluated
 from lfiw.rows import eval_row, stopped_row, train_row
-from lfiw.runlog import (
-    SNAPSHOT_PERCENTS,
-    Row,
-    RunLog,
-    read_config,
-    save_arrays,
-    save_policies,
-    snapshot_file,
-)
+from lfiw.runlog import Row, RunLog
 from lfiw.segments import Segments
 from lfiw.types import EnvSpec
 

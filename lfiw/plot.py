@@ -13,7 +13,7 @@ from matplotlib.ticker import EngFormatter
 
 from lfiw.curves import Curves
 from lfiw.errors import InputError
-from lfiw.runlog import make_parent
+from lfiw.files import make_parent
 
 # Okabe and Ito's palette: told apart by colour-blind readers too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from lfiw.errors import Damaged, InputError
-from lfiw.files import read_arrays
+from lfiw.files import read_arrays, save_arrays
+from lfiw.layout import parts_of, policy_file
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 KINDS = ("gaussian", "deterministic")
-ADDED = "added"  # below a run folder: the run folders of seeds that joined later
 
 
 def clip(values: np.ndarray, low: Any, high: Any) -> np.ndarray:
@@ -100,18 +100,6 @@ class Policy:
         return np.clip(scaled, self.low, self.high).astype(np.float32), state
 
 
-def policy_file(run: str | Path, seed: int) -> Path:
-    return Path(run) / "policies" / f"seed-{seed}.safetensors"
-
-
-def parts_of(run: str | Path) -> list[Path]:
-    """The run folder itself, and those of seeds that were added to it later."""
-    return [
-        Path(run),
-        *sorted(config.parent for config in Path(run).glob(f"{ADDED}/*/config.json")),
-    ]
-
-
 def load_policy(run: str | PathLike[str], seed: int = 0) -> Policy:
     """The policy of one seed of a run folder, or of what `lfiw.train` returned."""
     run = Path(run)
@@ -146,3 +134,13 @@ def check_policy(arrays: Mapping[str, np.ndarray]) -> None:
     for name in ("action_low", "action_high"):
         if arrays[name].shape != (network.action_size,):
             raise ValueError(f"{name} has the shape {arrays[name].shape}")
+
+
+def save_policies(
+    folder: Path,
+    policies: Mapping[int, Mapping[str, np.ndarray]],
+    bounds: Mapping[str, np.ndarray],
+) -> None:
+    """Policy files by seed, complete with the action bounds."""
+    for seed, arrays in policies.items():
+        save_arrays(policy_file(folder, seed), {**arrays, **bounds})

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from lfiw.config_file import read_config_file
 from lfiw.curves import Curves, column, make_curves
 from lfiw.errors import InputError, one_line
-from lfiw.policy import parts_of
-from lfiw.runlog import Row, read_config_file, read_metrics, runs_below, stopped_seeds
+from lfiw.layout import parts_of, runs_below
+from lfiw.runlog import Row, read_metrics, stopped_seeds
 
 CURVES_FILE = "curves.csv"
 NUM_AGES = 5  # of weight_by_age, newest first

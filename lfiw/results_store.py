@@ -13,19 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lfiw.config_file import read_config, read_config_file
 from lfiw.errors import InputError, one_line
-from lfiw.files import write_whole
+from lfiw.files import make_parent, write_json, write_whole
+from lfiw.layout import find_runs, safe_name
 from lfiw.results import AGE_COLUMNS, CURVES_FILE, evaluation_rows, task_name
-from lfiw.runlog import (
-    find_runs,
-    make_parent,
-    read_config,
-    read_config_file,
-    read_metrics,
-    safe_name,
-    stopped_seeds,
-    write_json,
-)
+from lfiw.runlog import read_metrics, stopped_seeds
 
 DIAGNOSTICS = (
     *("q_mean", "td_error", "alpha", "classifier_loss", "balanced_accuracy"),

@@ -12,22 +12,14 @@ from rich.console import Console
 
 from lfiw.checkpoint import Checkpoint, locked
 from lfiw.config import TrainConfig, check, config_from_json
+from lfiw.config_file import config_is_intact, read_config, seeds_of
 from lfiw.devices import choose_devices, hardware, prepare_jax
 from lfiw.errors import InputError
 from lfiw.files import refuse_links
 from lfiw.host import versions
 from lfiw.jobs import Job
-from lfiw.policy import parts_of
+from lfiw.layout import CONFIG, added_folder, find_runs, parts_of, safe_name
 from lfiw.recovery import newest_good
-from lfiw.runlog import (
-    CONFIG,
-    added_folder,
-    config_is_intact,
-    find_runs,
-    read_config,
-    safe_name,
-    seeds_of,
-)
 from lfiw.settings import walk
 from lfiw.training import Run, run_jobs
 

@@ -1,4 +1,4 @@
-"""The run folder: its layout, its log, and reading it back. No jax here."""
+"""The log of a run folder, and reading it back. No jax here."""
 
 from __future__ import annotations
 
@@ -6,51 +6,26 @@ import hashlib
 import json
 import math
 import os
-import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lfiw.config_file import is_configuration
 from lfiw.errors import Damaged, InputError
-from lfiw.files import (
-    MAX_JSON_BYTES,
-    arrays_to_bytes,
-    json_hash,
-    read_json,
-    read_plain,
-    write_whole,
-)
-from lfiw.policy import ADDED, parts_of, policy_file
+from lfiw.files import read_plain
+from lfiw.layout import parts_of
 from lfiw.tensorboard import Boards
 
-CONFIG = "config.json"
 LOG = "metrics.jsonl"
 MAX_LOG_BYTES = 2**32
 TEXTS = ("kind", "reason", "faults")  # in a row of the log; all else are numbers
-SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)  # of training, when all networks are kept
 
 Row = dict[str, Any]
 Later = tuple[Future[Any], Callable[[Any], Row]]  # a result to come, and how to write it
-
-
-def safe_name(name: str) -> str:
-    """A name without characters that mean something to a file system."""
-    return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip("-.") or "unnamed"
-
-
-def snapshot_file(run: str | Path, percent: int, seed: int) -> Path:
-    return Path(run) / "snapshots" / f"{percent:03d}" / f"seed-{seed}.safetensors"
-
-
-def run_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Path:
-    name = f"{method}-{label}" if label else method
-    return Path(out) / safe_name(env_id) / safe_name(name)
 
 
 def rounded(value: Any, digits: int = 7) -> Any:
@@ -136,67 +111,6 @@ class RunLog:
             self._file.close()
 
 
-def write_json(path: Path, value: Any) -> None:
-    write_whole(path, json_bytes(value))
-
-
-def json_bytes(value: Any) -> bytes:
-    return (json.dumps(value, indent=2) + "\n").encode()
-
-
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, arrays_to_bytes(arrays))
-
-
-def save_policies(
-    folder: Path,
-    policies: Mapping[int, Mapping[str, np.ndarray]],
-    bounds: Mapping[str, np.ndarray],
-) -> None:
-    """Policy files by seed, complete with the action bounds."""
-    for seed, arrays in policies.items():
-        save_arrays(policy_file(folder, seed), {**arrays, **bounds})
-
-
-def write_config(run: Path, content: Mapping[str, Any]) -> None:
-    """config.json with a hash of its own, by which `lfiw verify` knows it."""
-    write_json(run / CONFIG, {**content, "sha256": json_hash(content)})
-
-
-def config_is_intact(run: Path, content: Mapping[str, Any]) -> bool:
-    """Byte by byte: a changed space, or 1E-5 for 1e-5, would leave the content as it was."""
-    right = content.get("sha256") == json_hash(content)
-    return right and read_plain(run / CONFIG, MAX_JSON_BYTES) == json_bytes(content)
-
-
-def read_config(run: str | Path) -> dict[str, Any]:
-    """The contents of config.json, or a sentence."""
-    path = Path(run) / CONFIG
-    if not path.exists():
-        raise InputError(f"{run} is not a run folder: it has no config.json.")
-    return read_config_file(path)
-
-
-def read_config_file(path: Path) -> dict[str, Any]:
-    """What was recorded of a run: its configuration, versions, hardware; or a sentence."""
-    try:
-        content = read_json(path)
-    except Damaged as error:
-        raise InputError(str(error)) from None
-    if not is_configuration(content):
-        raise InputError(f"{path} is not the configuration of a run.")
-    return content
-
-
-def make_parent(path: Path) -> None:
-    """The folder that a file goes to, or a sentence."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
-
-
 def read_metrics(run: str | Path, kind: str | None = None) -> list[Row]:
     """The rows of a run's log; a line cut short by a kill is left out."""
     path = Path(run) / LOG
@@ -238,34 +152,6 @@ def is_logged(value: Any, vectors: bool) -> bool:
     return value is None or (type(value) in (int, float) and math.isfinite(value))
 
 
-def added_folder(run: Path, seeds: Sequence[int]) -> Path:
-    """Where seeds go that join a run later: a run folder of their own within the first."""
-    return run / ADDED / f"seed-{min(seeds)}"
-
-
-def seeds_of(run: str | Path) -> list[int]:
-    """All seeds of a run, those added later among them."""
-    return [seed for part in parts_of(run) for seed in read_config(part)["config"]["seeds"]]
-
-
-def runs_below(path: Path) -> list[Path]:
-    """Run folders at or below a path; seeds that were added to a run are a part of it."""
-    found = sorted(config.parent for config in path.glob(f"**/{CONFIG}"))
-    return [folder for folder in found if folder.parent.name != ADDED]
-
-
 def stopped_seeds(run: str | Path) -> set[int]:
     """Seeds that were given up: no curve or table counts them."""
     return {row["seed"] for part in parts_of(run) for row in read_metrics(part, "stopped")}
-
-
-def find_runs(paths: Sequence[str | Path]) -> list[Path]:
-    """Run folders at or below the given paths."""
-    found: list[Path] = []
-    for path in map(Path, paths):
-        below = [path] if (path / CONFIG).is_file() else runs_below(path)
-        if not below:
-            why = ": without a config.json, nothing was trained yet" if path.is_dir() else ""
-            raise InputError(f"{path} holds no run folder{why}.")
-        found += below
-    return found

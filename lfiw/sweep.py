@@ -27,10 +27,10 @@ from lfiw.cluster import (
 from lfiw.collector import probe_all
 from lfiw.config import TrainConfig, check, warnings
 from lfiw.errors import InputError, RunError
+from lfiw.layout import run_folder
 from lfiw.learner import state_bytes
 from lfiw.progress import show_progress
 from lfiw.resume import is_begun, refuse_other_settings
-from lfiw.runlog import run_folder
 from lfiw.settings import conformed
 from lfiw.side_by_side import stop_on_signal
 from lfiw.sweep_group import DONE, FAILED, TRAINING, WAITING, Group

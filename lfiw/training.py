@@ -23,6 +23,7 @@ from lfiw.checkpoint import (
 )
 from lfiw.collector import probe_all
 from lfiw.config import TrainConfig, check, config_to_json, make_config, warnings
+from lfiw.config_file import read_config, write_config
 from lfiw.devices import (
     check_memory,
     choose_devices,
@@ -36,10 +37,11 @@ from lfiw.files import sync
 from lfiw.group import place_runs
 from lfiw.host import free_disk, source_commit, usable_cores, versions
 from lfiw.jobs import Job, make_teams
+from lfiw.layout import run_folder
 from lfiw.learner import state_bytes
 from lfiw.member import Member
 from lfiw.recovery import start_facts
-from lfiw.runlog import Row, read_config, read_evaluations, run_folder, write_config
+from lfiw.runlog import Row, read_evaluations
 from lfiw.settings import conformed
 from lfiw.side_by_side import train_side_by_side
 from lfiw.trainer import Trainer

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.checkpoint import list_checkpoints, read_manifest
+from lfiw.config_file import config_is_intact, read_config
 from lfiw.errors import Damaged, InputError
 from lfiw.files import read_arrays, refuse_links
-from lfiw.policy import check_policy, policy_file
+from lfiw.layout import CONFIG, policy_file
+from lfiw.policy import check_policy
 from lfiw.recovery import damages
-from lfiw.runlog import CONFIG, config_is_intact, read_config
 
 
 def verify_run(run: Path) -> tuple[list[str], str]:

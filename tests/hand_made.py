@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from lfiw.config import config_to_json, make_config
-from lfiw.runlog import save_arrays, snapshot_file, write_json
+from lfiw.files import save_arrays, write_json
+from lfiw.layout import snapshot_file
 from lfiw.training import Run
 
 

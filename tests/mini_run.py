@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 
 from lfiw.checkpoint import checkpoint_name, list_checkpoints, remove_newer, save_checkpoint
+from lfiw.config_file import read_config, write_config
+from lfiw.files import save_arrays
 from lfiw.recovery import damages, newest_good, start_facts
-from lfiw.runlog import RunLog, read_config, save_arrays, write_config
+from lfiw.runlog import RunLog
 from lfiw.segments import Segments
 
 ROWS = 20_000  # in a step; a segment has 50,000, and the ring holds three steps

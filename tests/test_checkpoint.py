@@ -17,10 +17,10 @@ from lfiw.checkpoint import (
     remove_newer,
     save_checkpoint,
 )
+from lfiw.config_file import write_config
 from lfiw.errors import Damaged, InputError, RunError
 from lfiw.files import json_hash
 from lfiw.recovery import newest_good, start_facts
-from lfiw.runlog import write_config
 from lfiw.segments import SEGMENT_ROWS, Segments
 from lfiw.verify import verify_run
 

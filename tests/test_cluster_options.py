@@ -11,10 +11,10 @@ from trainings import HANG_GUARD, contents, rows
 
 from lfiw.cli import complete_ray_option
 from lfiw.cluster import ClusterConfig, Share, cluster_config, process_settings, share_of
+from lfiw.config_file import read_config, write_config
 from lfiw.errors import InputError
 from lfiw.progress import Progress
 from lfiw.resume import refuse_differences
-from lfiw.runlog import read_config, write_config
 from lfiw.sweep_group import LogReader
 
 CPU_NODE = {"CPU": 8.0, "memory": 16e9}

@@ -17,7 +17,7 @@ from trainings import ENV
 import lfiw
 from lfiw.cli import COMMANDS, main
 from lfiw.config import REPLAY_CONFIGS, make_config
-from lfiw.runlog import write_config
+from lfiw.config_file import write_config
 from lfiw.settings import walk
 
 NOWHERE = "nowhere:make"  # no environment, so that even a sound command line is refused

@@ -21,12 +21,12 @@ from trainings import ENV
 import lfiw
 from lfiw.checkpoint import list_checkpoints, manifest_bytes
 from lfiw.cli import main
+from lfiw.config_file import write_config
 from lfiw.curves import read_curves
 from lfiw.errors import InputError, RunError
 from lfiw.evaluate import evaluate_run
 from lfiw.files import json_hash
 from lfiw.resume import resume
-from lfiw.runlog import write_config
 from lfiw.verify import verify_run
 
 SETTINGS: dict[str, Any] = {

@@ -30,6 +30,7 @@ HOST = (
     "faults",
     "files",
     "host",
+    "layout",
     "markdown",
     "paper.snapshots",
     "paper.table1",

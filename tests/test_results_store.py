@@ -12,10 +12,10 @@ import pytest
 from lfiw.cli import main
 from lfiw.config import config_to_json, make_config
 from lfiw.errors import InputError
+from lfiw.files import write_json
 from lfiw.results import read_methods
 from lfiw.results_page import BEGIN, END, rebuild_page
 from lfiw.results_store import add_runs
-from lfiw.runlog import write_json
 
 STEPS = 200
 

@@ -13,11 +13,11 @@ from trainings import ENV, HANG_GUARD, command, contents, kill_in_training, rows
 
 import lfiw
 from lfiw.checkpoint import list_checkpoints
+from lfiw.config_file import write_config
 from lfiw.curves import read_curves
 from lfiw.errors import InputError
 from lfiw.evaluate import evaluate_run
 from lfiw.resume import resume
-from lfiw.runlog import write_config
 from lfiw.saved_state import ring_counter, saved_array
 from lfiw.training import check_disk
 

@@ -7,22 +7,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from lfiw.config_file import read_config
 from lfiw.curves import read_curves
 from lfiw.errors import InputError
 from lfiw.evaluate import env_of
-from lfiw.runlog import (
-    Row,
-    RunLog,
-    find_runs,
-    read_config,
-    read_metrics,
-    rounded,
-    run_folder,
-    safe_name,
-    save_arrays,
-    save_policies,
-    write_json,
-)
+from lfiw.files import save_arrays, write_json
+from lfiw.layout import find_runs, run_folder, safe_name
+from lfiw.policy import save_policies
+from lfiw.runlog import Row, RunLog, read_metrics, rounded
 
 
 def train_row(env_steps: int, **values: Any) -> Row:

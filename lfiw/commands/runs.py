@@ -150,8 +150,7 @@ class Verify:
 
     def run(self, console: Console) -> None:
         from lfiw.errors import RunError
-        from lfiw.policy import parts_of
-        from lfiw.runlog import find_runs
+        from lfiw.layout import find_runs, parts_of
         from lfiw.verify import verify_run
 
         if not self.runs:

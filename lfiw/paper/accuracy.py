@@ -15,10 +15,11 @@ import numpy as np
 
 from lfiw.config import TrainConfig
 from lfiw.errors import InputError
+from lfiw.files import write_json
+from lfiw.layout import SNAPSHOT_PERCENTS
 from lfiw.paper.cells import Study, live_seeds
 from lfiw.paper.snapshots import apply_layers, load_snapshot
 from lfiw.rollout import EnvRunner
-from lfiw.runlog import SNAPSHOT_PERCENTS, write_json
 from lfiw.training import Run
 
 PAPER = {"precision": 0.873, "accuracy": 0.731}  # section 5.2, Humanoid-v2, SAC

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.config import TrainConfig, make_config
-from lfiw.runlog import run_folder, stopped_seeds
+from lfiw.layout import run_folder
+from lfiw.runlog import stopped_seeds
 from lfiw.settings import override, walk
 from lfiw.training import Run
 

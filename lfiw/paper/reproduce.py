@@ -13,14 +13,16 @@ from rich.console import Console
 
 from lfiw.cluster import ClusterConfig
 from lfiw.config import check, config_from_json, pick
+from lfiw.config_file import read_config
 from lfiw.errors import InputError
 from lfiw.jobs import Job
+from lfiw.layout import find_runs, snapshot_file
 from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, live_seeds, run_of
 from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.paper.workload import measure
 from lfiw.progress import count
 from lfiw.resume import conditions, is_begun, refuse_differences, refuse_other_settings, take_up
-from lfiw.runlog import find_runs, read_config, read_metrics, snapshot_file
+from lfiw.runlog import read_metrics
 from lfiw.sweep import run_sweep
 from lfiw.training import Run, run_jobs
 

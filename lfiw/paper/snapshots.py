@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from lfiw.errors import InputError
-from lfiw.runlog import snapshot_file
+from lfiw.layout import snapshot_file
 
 Layers = list[tuple[np.ndarray, np.ndarray]]  # weight [..., in, out] and bias [..., out]
 

@@ -13,12 +13,13 @@ from matplotlib.figure import Figure
 
 from lfiw.curves import Curves, read_curves
 from lfiw.errors import InputError
+from lfiw.files import write_json
 from lfiw.markdown import markdown_table
 from lfiw.paper.cells import Study
 from lfiw.paper.published import published
 from lfiw.paper.table1 import paper_form
 from lfiw.plot import COLOURS, plot_curves
-from lfiw.runlog import read_metrics, write_json
+from lfiw.runlog import read_metrics
 from lfiw.settings import walk
 from lfiw.training import Run
 

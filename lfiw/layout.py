@@ -1,0 +1,60 @@
+"""Where things are in a run folder, and where run folders are. No jax here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from lfiw.errors import InputError
+
+CONFIG = "config.json"
+ADDED = "added"  # below a run folder: the run folders of seeds that joined later
+SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)  # of training, when all networks are kept
+
+
+def safe_name(name: str) -> str:
+    """A name without characters that mean something to a file system."""
+    return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip("-.") or "unnamed"
+
+
+def run_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Path:
+    name = f"{method}-{label}" if label else method
+    return Path(out) / safe_name(env_id) / safe_name(name)
+
+
+def policy_file(run: str | Path, seed: int) -> Path:
+    return Path(run) / "policies" / f"seed-{seed}.safetensors"
+
+
+def snapshot_file(run: str | Path, percent: int, seed: int) -> Path:
+    return Path(run) / "snapshots" / f"{percent:03d}" / f"seed-{seed}.safetensors"
+
+
+def added_folder(run: Path, seeds: Sequence[int]) -> Path:
+    """Where seeds go that join a run later: a run folder of their own within the first."""
+    return run / ADDED / f"seed-{min(seeds)}"
+
+
+def parts_of(run: str | Path) -> list[Path]:
+    """The run folder itself, and those of seeds that were added to it later."""
+    added = sorted(config.parent for config in Path(run).glob(f"{ADDED}/*/{CONFIG}"))
+    return [Path(run), *added]
+
+
+def runs_below(path: Path) -> list[Path]:
+    """Run folders at or below a path; seeds that were added to a run are a part of it."""
+    found = sorted(config.parent for config in path.glob(f"**/{CONFIG}"))
+    return [folder for folder in found if folder.parent.name != ADDED]
+
+
+def find_runs(paths: Sequence[str | Path]) -> list[Path]:
+    """Run folders at or below the given paths."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        below = [path] if (path / CONFIG).is_file() else runs_below(path)
+        if not below:
+            why = ": without a config.json, nothing was trained yet" if path.is_dir() else ""
+            raise InputError(f"{path} holds no run folder{why}.")
+        found += below
+    return found
