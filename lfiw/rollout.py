@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 
 from lfiw.env_config import EnvConfig
-from lfiw.envs import ActionScale, Watched, check_spaces, make_env
+from lfiw.envs import Watched, check_spaces, make_env
 from lfiw.errors import InputError
 from lfiw.faults import Faults, SimulatorReset, describe
 from lfiw.policy import NumpyPolicy
@@ -19,7 +19,6 @@ from lfiw.types import row_columns
 
 # Streams of random numbers of a run, apart from each other by construction.
 ACTION_STREAM, RESET_STREAM, EVAL_STREAM = 0, 1, 2
-MAX_EVAL_STEPS = 100_000  # an environment that never ends must not stop training for ever
 
 
 class Episode(NamedTuple):
@@ -223,37 +222,3 @@ class EnvRunner:
                 f"another observation, so the resumed run would differ (--allow-inexact goes on "
                 f"all the same)."
             )
-
-
-def run_episodes(
-    env: gymnasium.Env[Any, Any],
-    scale: ActionScale,
-    arrays: Mapping[str, np.ndarray],
-    seeds: Sequence[int],
-    name: str = "The environment",
-) -> list[Episode]:
-    """Deterministic episodes, each fully decided by the policy and its reset seed."""
-    policy = NumpyPolicy(arrays)
-    episodes = []
-    for seed in seeds:
-        obs, _ = env.reset(seed=seed)
-        _refuse_in_evaluation(name, 0, obs=obs)
-        total_reward, length, ended = 0.0, 0, False
-        while not ended and length < MAX_EVAL_STEPS:
-            action = scale.to_env(policy.act(np.asarray(obs, np.float32)))
-            try:
-                obs, reward, terminated, truncated, _ = env.step(action)
-            except SimulatorReset:
-                break
-            total_reward += float(reward)
-            length += 1
-            _refuse_in_evaluation(name, length, obs=obs, reward=reward)
-            ended = terminated or truncated
-        episodes.append(Episode(total_reward, length))
-    return episodes
-
-
-def _refuse_in_evaluation(name: str, step: int, **fields: Any) -> None:
-    for field, value in fields.items():
-        if not np.isfinite(value).all():
-            raise InputError(f"{name} produced a non-finite {field} at step {step} of an episode.")

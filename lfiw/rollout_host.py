@@ -9,17 +9,10 @@ import numpy as np
 
 from lfiw.env_config import EnvConfig
 from lfiw.envs import ActionScale, Watched, check_spaces, make_env, probe_env
+from lfiw.episodes import run_episodes
 from lfiw.errors import InputError
 from lfiw.faults import Faults, describe
-from lfiw.rollout import (
-    Collected,
-    EnvRunner,
-    Episode,
-    RunnerState,
-    close_quietly,
-    no_beat,
-    run_episodes,
-)
+from lfiw.rollout import Collected, EnvRunner, Episode, RunnerState, close_quietly, no_beat
 from lfiw.types import EnvSpec
 
 

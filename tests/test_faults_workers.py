@@ -20,9 +20,10 @@ import lfiw
 from lfiw.collector import Collector, Evaluator
 from lfiw.env_config import EnvConfig
 from lfiw.envs import Watched, check_spaces, make_env
+from lfiw.episodes import run_episodes
 from lfiw.errors import InputError, RunError
 from lfiw.resume import resume
-from lfiw.rollout import Collected, run_episodes
+from lfiw.rollout import Collected
 from lfiw.runlog import read_metrics
 from lfiw.types import EnvSpec, row_columns
 from lfiw.worker import ProcessWorker

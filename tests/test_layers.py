@@ -23,6 +23,7 @@ HOST = (
     "curves",
     "env_config",
     "envpool_backend",
+    "episodes",
     "envs",
     "errors",
     "evaluate",

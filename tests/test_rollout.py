@@ -6,8 +6,9 @@ from environments import Diary
 
 from lfiw.env_config import EnvConfig
 from lfiw.envs import check_spaces, make_env
+from lfiw.episodes import run_episodes
 from lfiw.errors import InputError
-from lfiw.rollout import EnvRunner, Episode, eval_seeds, run_episodes
+from lfiw.rollout import EnvRunner, Episode, eval_seeds
 from lfiw.rollout_host import RolloutHost
 from lfiw.types import row_columns
 

@@ -16,12 +16,12 @@ import numpy as np
 from scipy import stats
 
 from lfiw.envs import check_spaces, make_env
+from lfiw.episodes import MAX_EVAL_STEPS
 from lfiw.files import write_json
 from lfiw.layout import SNAPSHOT_PERCENTS
 from lfiw.paper.cells import Study, live_seeds
 from lfiw.paper.snapshots import apply_layers, load_snapshot
 from lfiw.policy import LOG_STD_MAX, LOG_STD_MIN, NumpyPolicy
-from lfiw.rollout import MAX_EVAL_STEPS
 from lfiw.runlog import read_metrics
 from lfiw.training import Run
 
