@@ -42,28 +42,32 @@ def start_facts(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def newest_good(
-    run: Path, capacity: int, team: Sequence[Path] = ()
+    run: Path, capacity: int, team: Sequence[Path] = (), any_log: bool = False
 ) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint that verifies together with the log and the rows that it needs,
     and what is wrong with newer ones. None where none was ever committed: such a run starts
     anew from its config. Runs of a `team` are saved one after the other: after a kill in between,
-    the newest that all of them have keeps them in lock-step."""
+    the newest that all of them have keeps them in lock-step. With `any_log` the log may be
+    damaged: what it says of the past is no part of the training's state."""
     complaints: list[str] = []
     candidates = list_checkpoints(run)
     held = [{position_of(path) for path in list_checkpoints(member)} for member in team]
     shared = [path for path in candidates if all(position_of(path) in own for own in held)]
     candidates = shared or candidates
     for path in candidates:
-        damage = next(damages(run, path, capacity), None)
+        damage = next(damages(run, path, capacity, any_log), None)
         if damage is None:
             return load_checkpoint(path), complaints
         complaints += [damage] if damage not in complaints else []
     if candidates:
+        others = [next(damages(run, path, capacity, any_log=True), None) for path in candidates]
+        if None in others:
+            complaints.append("--allow-inexact goes on with what is left of the log.")
         raise InputError(f"{run} has no intact checkpoint. {' '.join(complaints)}")
     return None, complaints
 
 
-def damages(run: Path, path: Path, capacity: int) -> Iterator[str]:
+def damages(run: Path, path: Path, capacity: int, any_log: bool = False) -> Iterator[str]:
     """A sentence for each damaged file that a checkpoint needs; its ring has `capacity`."""
     try:
         manifest = read_manifest(path)
@@ -76,7 +80,8 @@ def damages(run: Path, path: Path, capacity: int) -> Iterator[str]:
         partial(read_verified, path / name, expected)
         for name, expected in manifest["files"].items()
     ]
-    checks.append(partial(check_log, run / LOG, facts))
+    if not any_log:
+        checks.append(partial(check_log, run / LOG, facts))
     for seed, rows in facts["segments"].items():
         folder = run / "ring" / f"seed-{seed}"
         checks += [segment.read for segment in needed_segments(folder, rows, capacity)]

@@ -74,7 +74,8 @@ def take_up(
     content = read_config(folder)
     stored = config_from_json(content["config"])
     check(stored)
-    checkpoint, complaints = newest_good(folder, stored.capacity, team_of(folder, content))
+    team = team_of(folder, content)
+    checkpoint, complaints = newest_good(folder, stored.capacity, team, any_log=allow_inexact)
     if not allow_inexact:
         refuse_differences(folder, content, here, checkpoint)
     for complaint in complaints:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lfiw.errors import Damaged, InputError
-from lfiw.files import read_plain
+from lfiw.files import read_plain, write_whole
 from lfiw.layout import parts_of
 from lfiw.tensorboard import Boards
 
@@ -57,8 +57,13 @@ class RunLog:
         self._on_row = on_row
         path = folder / LOG
         path.touch()
-        os.truncate(path, min(resume_at, path.stat().st_size))
-        self._hash = hashlib.sha256(path.read_bytes())
+        before = path.read_bytes()
+        # Of a log that was damaged, what is no row goes: the next one must begin a line.
+        lines = before[:resume_at].splitlines(keepends=True)
+        kept = b"".join(line for line in lines if parse_row(line))
+        if kept != before:
+            write_whole(path, kept)
+        self._hash = hashlib.sha256(kept)
         self._file = path.open("a", encoding="utf-8")
         self._pending: deque[Row | Later] = deque()
         self._started = time.monotonic() - elapsed

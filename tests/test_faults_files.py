@@ -141,6 +141,25 @@ def test_resume_after_damage_ends_the_same(trained: Path, tmp_path: Path) -> Non
             assert (run / file).read_bytes() == (trained / file).read_bytes(), file
 
 
+def test_a_damaged_log_is_no_end_of_the_training(trained: Path, tmp_path: Path) -> None:
+    """The newest checkpoint and the first line and a later number of the log are damaged."""
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    (list_checkpoints(run)[0] / "seed-0.safetensors").write_bytes(b"")
+    log = run / "metrics.jsonl"
+    content = log.read_bytes()
+    log.write_bytes(b"?" + content[1:].replace(b'"updates": 0', b'"updates": 9', 1))
+    with pytest.raises(InputError, match=r"metrics.jsonl is damaged.*--allow-inexact goes on"):
+        resume([run], quiet=True)
+    resume([run], quiet=True, allow_inexact=True)
+    for file in files_of(trained):
+        if file.parts[0] in ("policies", "ring", "snapshots"):
+            assert (run / file).read_bytes() == (trained / file).read_bytes(), file
+    assert len(log.read_bytes().splitlines()) == len(content.splitlines()) - 1
+    used, _ = newest_good(run, 450)
+    assert used is not None and used.facts["env_steps"] == 450
+
+
 def test_verify_command(trained: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(trained, tmp_path / "run")
 
