@@ -212,7 +212,11 @@ def test_a_full_disk_keeps_the_page(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("damage", [b"\xff", b"method,seed\nsac-lfiw,x\n", b"a,b\n1,2\n"])
+@pytest.mark.parametrize(
+    "damage",
+    [b"\xff", b"method,seed\nsac-lfiw,x\n", b"a,b\n1,2\n", b"a,b\n1," + 200_000 * b"2" + b"\n"],
+    ids=["encoding", "columns", "names", "size"],
+)
 def test_a_damaged_table_is_refused(tmp_path: Path, damage: bytes) -> None:
     run, store = make_run(tmp_path / "sac-lfiw", {0: (1.0, 2.0)}), tmp_path / "results"
     (path := store / "Hopper-v5" / "curves.csv").parent.mkdir(parents=True)

@@ -195,8 +195,10 @@ def test_non_finite_observation_never_reaches_the_policy() -> None:
         runner.collect(linear_policy("deterministic", 3, 1), 8)
 
 
-@pytest.mark.parametrize("field", ["obs", "reward"])
-@pytest.mark.parametrize("at", [2, 3])  # in the middle of an episode, and at its end
+@pytest.mark.parametrize(
+    ("field", "at"),  # at a reset, in the middle of an episode, and at its end
+    [("obs", 0), ("obs", 2), ("obs", 3), ("reward", 2), ("reward", 3)],
+)
 def test_non_finite_values_in_an_evaluation_are_refused(field: str, at: int) -> None:
     host = RolloutHost(EnvConfig("environments:make_faulty", {"fault": field, "at": at}))
     with pytest.raises(InputError) as raised:
