@@ -18,7 +18,7 @@ import numpy as np
 
 from lfiw.config_file import read_config_file
 from lfiw.curves import Curves, column, make_curves
-from lfiw.errors import InputError, one_line
+from lfiw.errors import InputError, nearest, one_line
 from lfiw.layout import parts_of, runs_below
 from lfiw.runlog import Row, read_metrics, stopped_seeds
 
@@ -111,8 +111,9 @@ def _labelled(title: str, label: str) -> str:
     return f"{title} ({label})" if label else title
 
 
-def read_methods(paths: Sequence[str | Path]) -> list[Method]:
-    """All methods of the run folders and stores at or below the paths, in the paper's order."""
+def read_methods(paths: Sequence[str | Path], names: Sequence[str] = ()) -> list[Method]:
+    """The named methods, or all, of the run folders and stores at or below the paths, in the
+    paper's order."""
     if not paths:
         raise InputError("Name at least one folder with runs or results.")
     sources = {source.resolve(): source for path in map(Path, paths) for source in _sources(path)}
@@ -126,7 +127,12 @@ def read_methods(paths: Sequence[str | Path]) -> list[Method]:
                     f"{method.source}; name only one of them, or train with a --label."
                 )
             found[key] = method
-    return sorted(found.values(), key=_order)
+    known = {method.name for method in found.values()}
+    for name in names:
+        if name not in known:
+            raise InputError(f"No run is of the method {name!r}.{nearest(name, known)}")
+    chosen = [method for method in found.values() if not names or method.name in names]
+    return sorted(chosen, key=_order)
 
 
 def task_name(env: dict[str, Any]) -> str:

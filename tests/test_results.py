@@ -72,6 +72,8 @@ def test_labels_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for label in ("a=10", "a=2.5", "a=1", "b"):
         write_run(tmp_path, f"sac-lfiw-{label}", {0: [1.0]})
     assert [method.label for method in read_methods([tmp_path])] == ["a=1", "a=2.5", "a=10", "b"]
+    chosen = read_methods([tmp_path], ["sac-lfiw-b", "sac-lfiw-a=1"])
+    assert [method.label for method in chosen] == ["a=1", "b"]
 
 
 def test_arguments_of_the_environment_make_another_task() -> None:

@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from lfiw.commands.options import split_names
 from lfiw.errors import InputError
 
 
@@ -92,6 +93,8 @@ class Plot:
     """The picture: .png, .pdf or .svg."""
     smooth: int = 1
     """Draw running means over this odd number of evaluations."""
+    methods: str | None = None
+    """Only these methods, separated by commas, such as sac-uniform,sac-lfiw-power."""
 
     def run(self, console: Console) -> None:
         from lfiw.curves import comparison_table
@@ -101,7 +104,10 @@ class Plot:
         if not self.runs:
             raise InputError("Name at least one run folder.")
         check_picture(self.out)
-        curves = [method.curves for method in read_methods(self.runs)]
+        curves = [
+            method.curves
+            for method in read_methods(self.runs, split_names(self.methods, "--methods"))
+        ]
         picture = plot_curves(curves, self.out, self.smooth)
         console.print(comparison_table(curves))
         console.print(str(picture), soft_wrap=True, highlight=False)
@@ -115,11 +121,13 @@ class Report:
     """Run folders, stored results, or folders that hold some."""
     out: Path = Path("report")
     """The folder for index.html, which opens from disk, and figures and tables beside it."""
+    methods: str | None = None
+    """As for plot."""
 
     def run(self, console: Console) -> None:
         from lfiw.report import write_report
 
-        for path in write_report(self.sources, self.out):
+        for path in write_report(self.sources, self.out, split_names(self.methods, "--methods")):
             console.print(str(path), soft_wrap=True, highlight=False)
 
 

@@ -20,8 +20,11 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return seeds
 
 
-def split_names(text: str, option: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
+def split_names(text: str | None, option: str) -> tuple[str, ...]:
+    """Names separated by commas; none where the option was not given."""
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise InputError(f"{option} needs at least one name.")
     if len(set(names)) != len(names):

@@ -57,8 +57,8 @@ class Reproduce:
         from lfiw.paper.reproduce import Reproduction, Selection
 
         selection = Selection(
-            tasks=split_names(self.tasks, "--tasks") if self.tasks is not None else (),
-            methods=split_names(self.methods, "--methods") if self.methods is not None else (),
+            tasks=split_names(self.tasks, "--tasks"),
+            methods=split_names(self.methods, "--methods"),
             seeds=parse_seeds(self.seeds) if self.seeds is not None else (),
         )
         if self.runs and selection != Selection():

@@ -28,6 +28,12 @@ MEASURES: dict[str, Callable[[Curves], np.ndarray]] = {
 CurvesByCell = Mapping[tuple[str, str], Curves]  # by task and method
 
 
+def is_planned(task: str, method: str) -> bool:
+    """Whether a cell belongs to the table; other tasks than the paper's have no plan to miss."""
+    family = family_of(task)
+    return family not in ENV_STEPS or (f"{family}-v5", method) in PLANNED
+
+
 def tasks_of(cells: CurvesByCell) -> list[str]:
     return list(dict.fromkeys((*PAPER_TASKS, *(task for task, _ in cells))))
 

@@ -14,9 +14,12 @@ from lfiw.report.tables import all_tables, markdown
 from lfiw.results import Method, read_methods
 
 
-def write_report(sources: Sequence[str | Path], out: str | Path) -> list[Path]:
-    """Everything about the runs at or below the sources, written to a folder; the page first."""
-    methods = read_methods(sources)
+def write_report(
+    sources: Sequence[str | Path], out: str | Path, names: Sequence[str] = ()
+) -> list[Path]:
+    """Everything about the named methods, or all, of the runs at or below the sources, written to
+    a folder; the page first."""
+    methods = read_methods(sources, names)
     summary = summarise(methods)
     texts = make_texts(methods, summary)
     folder = Path(out)

@@ -15,8 +15,7 @@ from lfiw.statistics import Interval
 
 def cells_csv(summary: Summary) -> str:
     """Every cell as full numbers, one row each."""
-    order = [(task, entry) for task in summary.frame for entry in summary.entries]
-    return _csv([_numbers(summary.cells[task, entry.name]) for task, entry in order])
+    return _csv([_numbers(cell) for task in summary.frame for cell in summary.cells_of(task)])
 
 
 def _numbers(cell: Cell) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from lfiw.curves import Curves
 from lfiw.paper.published import ENV_STEPS, METHODS, Published, family_of, published
+from lfiw.paper.table1 import is_planned
 from lfiw.results import Method, method_title
 from lfiw.statistics import (
     Interval,
@@ -45,6 +46,7 @@ class Cell:
     entry: Entry
     run: Method | None  # None: not run
     published: Published | None
+    planned: bool  # a cell of the paper's table, or of tasks that it has not
     best: frozenset[str] = frozenset()  # metrics in which it has the agent's highest mean
     complete: bool = True  # as long as planned, and as the agent's longest run on the task
     iqm: Interval | None = None  # of the final returns
@@ -71,6 +73,11 @@ class Summary:
     cells: dict[tuple[str, str], Cell]  # by task and method's name
     thresholds: np.ndarray
     aggregates: tuple[Aggregate, ...]
+
+    def cells_of(self, task: str) -> list[Cell]:
+        """The cells of a task that were run or should be."""
+        cells = [self.cells[task, entry.name] for entry in self.entries]
+        return [cell for cell in cells if cell.run or cell.planned]
 
 
 def summarise(methods: Sequence[Method]) -> Summary:
@@ -133,7 +140,8 @@ def resampled(statistic: Callable[..., np.ndarray], *samples: Sequence[np.ndarra
 
 
 def _cell(task: str, entry: Entry, run: Method | None, methods: Sequence[Method]) -> Cell:
-    cell = partial(Cell, task, entry, run, published(task, entry.name))
+    planned = is_planned(task, entry.name)
+    cell = partial(Cell, task, entry, run, published(task, entry.name), planned)
     if run is None:
         return cell()
     rivals = [other for other in methods if (other.task, other.agent) == (task, run.agent)]

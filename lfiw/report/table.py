@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-NOT_RUN = "not run"
+NOT_RUN, NOT_PLANNED = "not run", "–"
 BEST = "★"
 
 
@@ -56,7 +56,7 @@ def _html_row(row: Sequence[Text]) -> str:
         mark = f'<span class="best" title="highest mean"> {BEST}</span>' if text.best else ""
         words = f"<strong>{words}</strong>{mark}" if text.best else words
         note = f"<small>{escape(text.note)}</small>" if text.note else ""
-        empty = ' class="empty"' if text.words == NOT_RUN else ""
+        empty = ' class="empty"' if text.words in (NOT_RUN, NOT_PLANNED) else ""
         cells.append(f"<td{empty}>{words}{note}</td>")
     return "".join(cells)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from lfiw.curves import spread
 from lfiw.report.summary import METRICS, Cell, Entry, Summary
-from lfiw.report.table import BEST, NOT_RUN, Table, Text
+from lfiw.report.table import BEST, NOT_PLANNED, NOT_RUN, Table, Text
 from lfiw.results import Method
 from lfiw.statistics import Interval
 
@@ -70,7 +70,7 @@ def _metric_text(cell: Cell, metric: str) -> Text:
 
 def task_table(summary: Summary, task: str) -> Table:
     """Everything about one task."""
-    rows = [_task_row(summary.cells[task, entry.name]) for entry in summary.entries]
+    cells = summary.cells_of(task)
     return Table(
         f"{task}.",
         "Mean ± standard deviation over seeds (the paper's numbers are of -v2 tasks); IQM, "
@@ -80,8 +80,8 @@ def task_table(summary: Summary, task: str) -> Table:
             *("method", "seeds × steps", *HEADINGS.values()),
             *("IQM of final", "P(better than uniform)", "sample efficiency"),
         ),
-        tuple(rows),
-        _agent_starts(summary.entries),
+        tuple(_task_row(cell) for cell in cells),
+        _agent_starts([cell.entry for cell in cells]),
     )
 
 
@@ -174,7 +174,7 @@ def efficiency_text(interval: Interval | None) -> Text:
 
 def _spread(cell: Cell, metric: str) -> str:
     if cell.run is None:
-        return NOT_RUN
+        return NOT_RUN if cell.planned else NOT_PLANNED
     values = METRICS[metric](cell.run.curves)
     return spread(values) if np.isfinite(values).all() else "not finite"
 

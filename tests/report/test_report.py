@@ -99,10 +99,23 @@ def test_cell_that_was_not_run_says_so(runs: Path) -> None:
         *("SAC + PER", "not run (paper 1,853 ± 106)", "not run (paper 3,210 ± 418)"),
         "not run (paper 6,816 ± 531)",
     ]
-    assert overview[7][5] == "not run"  # the paper has no TD3 on Humanoid either
+    assert overview[7][5] == "–"  # the paper has no TD3 on Humanoid either
     rows = list(csv.DictReader(io.StringIO(texts["cells.csv"])))
-    assert len(rows) == 5 * 7
+    assert len(rows) == 5 * 7 - 3
     assert {row["status"] for row in rows} == {"run", "not run"}
+
+
+def test_variant_has_rows_only_where_it_ran(runs: Path) -> None:
+    write_run(runs / "hopper", "sac-uniform", {0: [100, 200]}, env="Hopper-v5")
+    write_run(runs / "hopper", "sac-lfiw-temperature=1", {0: [100, 300]}, env="Hopper-v5")
+    page, texts = report(runs)
+    title = "SAC + LFIW (temperature=1)"
+    (overview,) = [row for row in page.tables[2] if row[0] == title]
+    assert overview[1].startswith("300 ± 0") and overview[2:] == ["–"] * 4
+    of_tasks = page.tables[:2]  # Hopper's, HalfCheetah's
+    assert [any(row[0] == title for row in table) for table in of_tasks] == [True, False]
+    rows = csv.DictReader(io.StringIO(texts["cells.csv"]))
+    assert [row["task"] for row in rows if "temperature" in row["method"]] == ["Hopper-v5"]
 
 
 def test_numbers_as_csv_and_markdown(runs: Path) -> None:
