@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from lfiw.checkpoint import LOCK, locked
 from lfiw.errors import InputError
-from lfiw.host import usable_cores
+from lfiw.host import size_text, usable_cores
 
 LOCAL = "local"
 OBJECT_STORE_BYTES = 100 * 2**20  # nothing but small settings passes through it
@@ -72,7 +72,7 @@ class Share(NamedTuple):
         return all(node.get(name, 0) >= amount for name, amount in wanted.items())
 
     def __str__(self) -> str:
-        return f"{self.cpus} CPUs, {self.gpus:g} GPUs and {self.memory / 1e9:.2f} GB of memory"
+        return f"{self.cpus} CPUs, {self.gpus:g} GPUs and {size_text(self.memory)} of memory"
 
 
 def share_of(num_seeds: int, needed: int, nodes: Sequence[Node], config: ClusterConfig) -> Share:

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from lfiw.errors import InputError
-from lfiw.host import available_memory, cpu_model, usable_cores
+from lfiw.host import available_memory, cpu_model, size_text, usable_cores
 
 
 def prepare_jax() -> None:
@@ -76,7 +76,7 @@ def check_memory(needed: int, devices: Sequence[jax.Device]) -> str:
     """A line about the memory that training takes; a refusal where it cannot fit."""
     available = memory_of(devices)
     where = "memory" if devices[0].platform == "cpu" else "device memory"
-    line = f"{needed / 1e9:.2f} GB of {where} needed, {available / 1e9:.2f} GB available"
+    line = f"{size_text(needed)} of {where} needed, {size_text(available)} available"
     if needed > available:
         raise InputError(
             f"This cannot fit: {line}. Lower buffer_size, the number of seeds or of methods."

@@ -47,6 +47,10 @@ def _cgroup_available() -> int | None:
     return None
 
 
+def size_text(num_bytes: float) -> str:
+    return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e8 else f"{num_bytes / 1e6:.1f} MB"
+
+
 def free_disk(folder: Path) -> int:
     """Bytes that are free where a folder is, or will be made."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())

@@ -35,7 +35,7 @@ from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 from lfiw.files import sync
 from lfiw.group import place_runs
-from lfiw.host import free_disk, source_commit, usable_cores, versions
+from lfiw.host import free_disk, size_text, source_commit, usable_cores, versions
 from lfiw.jobs import Job, make_teams
 from lfiw.layout import run_folder
 from lfiw.learner import state_bytes
@@ -157,7 +157,7 @@ def check_disk(needed: int, folders: Sequence[Path]) -> None:
     free = min(free_disk(folder) for folder in folders)
     if needed > free:
         raise InputError(
-            f"This cannot fit on the disk: {needed / 1e9:.2f} GB needed, {free / 1e9:.2f} GB free."
+            f"This cannot fit on the disk: {size_text(needed)} needed, {size_text(free)} free."
         )
 
 

@@ -32,7 +32,7 @@ def main(folder: Path, fault: str) -> None:
     run = disk / "environments-make_point" / "sac-uniform"
     settings = [setting for setting in SETTINGS if not setting.startswith("replay.")]
     options = ("--replay", "uniform", "--env-steps", "100000", "--out", str(disk))
-    training = command("train", ENV, *options, "--set", *settings, out=disk)
+    training = command("train", ENV, *options, "--set", *settings)
     guard = time.monotonic() + HANG_GUARD
     while len(list_checkpoints(run)) < 2 or list_checkpoints(run)[1].name.startswith("0" * 12):
         assert training.poll() is None and time.monotonic() < guard, training.communicate()
@@ -57,7 +57,7 @@ def main(folder: Path, fault: str) -> None:
     problems, outcome = verify_run(run)
     assert problems == [] and "resumes from" in outcome, (problems, outcome)
     steps = int(outcome.split()[-1].rstrip("."))
-    resumed = command("resume", str(run), out=disk)
+    resumed = command("resume", str(run))
     while list_checkpoints(run)[0].name <= f"{steps + 400:012d}":
         assert resumed.poll() is None and time.monotonic() < guard, resumed.communicate()
         time.sleep(0.05)

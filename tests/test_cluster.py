@@ -42,7 +42,6 @@ def cluster(place: Path) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
         patch.setenv("PYTHONPATH", path)  # for the nodes' processes, as are the others
-        patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         node = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
         made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
@@ -53,7 +52,7 @@ def cluster(place: Path) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def local(place: Path) -> Path:
-    process = command(*TRAIN, "--out", str(place / "local"), out=place / "local")
+    process = command(*TRAIN, "--out", str(place / "local"))
     output, _ = process.communicate(timeout=HANG_GUARD)
     assert process.returncode == 0, output
     return runs_below(place / "local")
@@ -65,7 +64,7 @@ def runs_below(out: Path) -> Path:
 
 def start_sweep(out: Path, address: str, *options: str) -> subprocess.Popen[str]:
     share = ("--cpus-per-group", "1")
-    return command(*TRAIN, "--out", str(out), "--ray", address, *share, *options, out=out)
+    return command(*TRAIN, "--out", str(out), "--ray", address, *share, *options)
 
 
 def finish(process: subprocess.Popen[str]) -> str:
@@ -118,12 +117,12 @@ def writer_of(runs: list[Path]) -> int | None:
 
 def test_ray_on_this_machine_gives_the_local_bits(place: Path, local: Path) -> None:
     out = place / "here"
-    process = command(*TRAIN, "--out", str(out), "--ray", out=out)
+    process = command(*TRAIN, "--out", str(out), "--ray")
     output = finish(process)
     assert "3 done, 0 training, 0 waiting, 0 failed" in output
     assert_same(out, local)
     before = {path: path.stat().st_mtime_ns for path in out.glob("**/*")}
-    finish(command(*TRAIN, "--out", str(out), "--ray", out=out))
+    finish(command(*TRAIN, "--out", str(out), "--ray"))
     assert {path: path.stat().st_mtime_ns for path in out.glob("**/*")} == before
 
 

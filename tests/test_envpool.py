@@ -169,7 +169,7 @@ def test_killed_and_resumed_the_run_ends_the_same(tmp_path: Path) -> None:
     options = ["--replay", "uniform", "--env-backend", "envpool", *as_options(settings)]
 
     def train(name: str) -> Any:
-        return command("train", "Hopper-v5", "--out", str(tmp_path / name), *options, out=tmp_path)
+        return command("train", "Hopper-v5", "--out", str(tmp_path / name), *options)
 
     def finish(process: Any) -> None:
         output, _ = process.communicate(timeout=HANG_GUARD)
@@ -180,7 +180,7 @@ def test_killed_and_resumed_the_run_ends_the_same(tmp_path: Path) -> None:
     process = train("killed")
     kill_in_training(process, killed, signal.SIGKILL, random.Random(0))
     assert process.returncode == -signal.SIGKILL
-    finish(command("resume", str(killed), out=tmp_path))
+    finish(command("resume", str(killed)))
     run, expected = killed / "sac-uniform", tmp_path / "whole" / "Hopper-v5" / "sac-uniform"
     assert rows(run) == rows(expected)
     assert contents(run) == contents(expected)

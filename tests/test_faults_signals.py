@@ -21,6 +21,7 @@ from trainings import (
 from lfiw.config import AGENT_CONFIGS, REPLAY_CONFIGS
 from lfiw.verify import verify_run
 
+STORE = Path(__file__).parents[1] / "results"
 FOLDER = "environments-make_point"
 METHODS = [(agent, replay) for agent in AGENT_CONFIGS for replay in REPLAY_CONFIGS]
 
@@ -35,7 +36,7 @@ def settings_for(replay: str) -> list[str]:
 def start(out: Path, agent: str, replay: str, env_steps: int) -> subprocess.Popen[str]:
     options = ("--agent", agent, "--replay", replay, "--env-steps", str(env_steps))
     settings = ("--set", *settings_for(replay))
-    return command("train", ENV, *options, "--out", str(out), *settings, out=out)
+    return command("train", ENV, *options, "--out", str(out), *settings)
 
 
 # F1 (its short form, with two groups and workers, is in test_resume.py).
@@ -63,7 +64,7 @@ def test_killed_twenty_times_the_run_ends_the_same(tmp_path: Path, agent: str, r
         output, _ = process.communicate(timeout=HANG_GUARD)
         assert process.returncode == -signal.SIGKILL, output
         assert verify_run(run)[0] == []
-        process = command("resume", str(run), out=tmp_path / "killed")
+        process = command("resume", str(run))
     output, _ = process.communicate(timeout=HANG_GUARD * 10)
     assert process.returncode == 0, output
     assert rows(run) == rows(expected)
@@ -113,7 +114,7 @@ def test_second_signal_ends_at_once_and_loses_nothing(tmp_path: Path, count: int
         slow = ("env.kwargs.length=100000", "eval_every_env_steps=100", "eval_episodes=50")
         settings = ("--set", *settings_for("uniform"), *slow)
         options = ("--replay", "uniform", "--env-steps", "1000000", "--out", str(out))
-        process = command("train", ENV, *options, *settings, out=out)
+        process = command("train", ENV, *options, *settings)
         wait_for_folder(process, out)
         run = out / FOLDER / "sac-uniform"
         while not list(run.glob("policies/*")):  # written when an evaluation begins
@@ -146,6 +147,22 @@ def test_interrupt_before_anything_began_is_no_traceback(tmp_path: Path) -> None
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_closed_output_loses_only_what_was_printed(tmp_path: Path, closed: str) -> None:
+    """As after `>&-` in a shell, where the next file to be opened would take its place."""
+    script = f'exec {closed}>&-; exec "$0" -m lfiw "$@"'
+    arguments = ["plot", str(STORE), "--methods", "sac-lfiw", "--out", str(tmp_path / "a.png")]
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable, *arguments],
+        capture_output=True,
+        timeout=HANG_GUARD,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "a.png").is_file()
+    assert (b"a.png" in done.stdout) == (closed == "2")
+
+
 # F10: of several that want one folder, exactly one runs.
 
 
@@ -155,12 +172,12 @@ def test_of_two_processes_exactly_one_runs(tmp_path: Path) -> None:
     rivals = [start(out, "sac", "uniform", 10**6) for _ in range(2)]
     loser = refused(rivals)
     (winner,) = [process for process in rivals if process is not loser]
-    later = command("resume", str(out), out=out)
+    later = command("resume", str(out))
     output, _ = later.communicate(timeout=HANG_GUARD)
     assert later.returncode == 2 and "is being written by another process" in output
     winner.kill()
     winner.communicate()
-    rivals = [command("resume", str(out), out=out) for _ in range(2)]
+    rivals = [command("resume", str(out)) for _ in range(2)]
     loser = refused(rivals)
     for process in rivals:
         if process is not loser:
@@ -190,11 +207,11 @@ def test_killed_before_anything_was_decided_training_can_be_repeated(tmp_path: P
     folder.mkdir(parents=True)
     (folder / "lock").touch()
     (folder / "config.tmp").write_text('{"conf')
-    explained = command("resume", str(folder), out=tmp_path / "out")
+    explained = command("resume", str(folder))
     output, _ = explained.communicate(timeout=HANG_GUARD)
     assert explained.returncode == 2 and "nothing was trained yet" in output
     again = command("train", ENV, "--replay", "uniform", "--env-steps", "50", "--workers", "0",
-                    "--out", str(tmp_path / "out"), out=tmp_path / "out")  # fmt: skip
+                    "--out", str(tmp_path / "out"))  # fmt: skip
     output, _ = again.communicate(timeout=HANG_GUARD)
     assert again.returncode == 0, output
     assert not (folder / "config.tmp").exists()

@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from small import as_options, compiled_programs_kept_in, small
+from trainings import command
 
 import lfiw
 from lfiw.collector import Collector, Evaluator
@@ -291,17 +291,6 @@ def test_limit_leaves_a_checkpoint_from_which_the_run_goes_on(
             assert (broken / name).read_bytes() == (healthy / name).read_bytes()
 
 
-def start_command(*arguments: str, cache: Path) -> subprocess.Popen[str]:
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(
-        [sys.executable, "-m", "lfiw", *arguments],
-        env=os.environ | {"PYTHONPATH": path, "XDG_CACHE_HOME": str(cache)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
 def children_of(pid: int) -> list[int]:
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -343,16 +332,14 @@ def test_killed_command_leaves_no_worker_and_no_shared_memory(tmp_path: Path) ->
     fault = {"env.kwargs.fault": "hang in C", "env.kwargs.at": 500}
     settings = small("uniform", eval_every_env_steps=600, **NO_LEARNING, **fault)
     options = ("--replay", "uniform", "--num-seeds", "2", "--workers", "2", *as_options(settings))
-    command = start_command(
-        *("train", "environments:make_faulty", "--out", str(tmp_path), *options), cache=tmp_path
-    )
+    training = command("train", "environments:make_faulty", "--out", str(tmp_path), *options)
     log = tmp_path / "environments-make_faulty" / "sac-uniform" / "metrics.jsonl"
     wait_for(lambda: log.exists() and '"env_steps": 450' in log.read_text())
-    workers = children_of(command.pid)
+    workers = children_of(training.pid)
     assert len(workers) >= 2
-    shared = {path for pid in (command.pid, *workers) for path in shared_memory_of(pid)}
-    command.kill()
-    command.communicate()
+    shared = {path for pid in (training.pid, *workers) for path in shared_memory_of(pid)}
+    training.kill()
+    training.communicate()
     killed = time.monotonic()
     wait_for(lambda: gone(workers))
     assert time.monotonic() - killed < 5
@@ -398,20 +385,19 @@ def train_while_killing(
 ) -> tuple[float, int]:
     """How many seconds it took, and how many workers were killed."""
     options = ("--replay", "uniform", "--env-steps", "50000")
-    command = start_command(
+    training = command(
         *("train", "environments:make_flaky", "--out", str(out), "--workers", "1"),
         *(*options, *as_options(settings)),
-        cache=out,
     )
     luck = random.Random(0)
     killed = 0
     started = time.monotonic()
     next_kill = started + (kill_every or float("inf"))
-    while command.poll() is None:
+    while training.poll() is None:
         time.sleep(0.2)
         if time.monotonic() > next_kill:
-            os.kill(luck.choice(children_of(command.pid)), signal.SIGKILL)
+            os.kill(luck.choice(children_of(training.pid)), signal.SIGKILL)
             killed += 1
             next_kill += kill_every or 0
-    assert command.returncode == 0, command.communicate()
+    assert training.returncode == 0, training.communicate()
     return time.monotonic() - started, killed

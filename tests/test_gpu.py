@@ -33,10 +33,8 @@ UPDATES = 100
 def start(folder: Path) -> Popen[str]:
     """Networks of the real size. Each folder has a compilation cache of its own, so programs
     are compiled again too."""
-    out = folder / "runs"
-    return command(
-        *("train", ENV, "--out", str(out), *TRAIN, "--deterministic", "--set", *SETTINGS), out=out
-    )
+    options = ("--out", str(folder / "runs"), *TRAIN, "--deterministic", "--set", *SETTINGS)
+    return command("train", ENV, *options, cache=folder)
 
 
 def test_deterministic_runs_end_with_the_same_bits_also_when_killed(tmp_path: Path) -> None:
@@ -45,7 +43,7 @@ def test_deterministic_runs_end_with_the_same_bits_also_when_killed(tmp_path: Pa
     runs = {name: folder / "environments-make_point" for name, folder in folders.items()}
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
         kill_in_training(processes["killed"], runs["killed"], number, random.Random(number))
-        processes["killed"] = command("resume", str(runs["killed"]), out=folders["killed"])
+        processes["killed"] = command("resume", str(runs["killed"]), cache=tmp_path / "killed")
     for name, process in processes.items():
         output, _ = process.communicate(timeout=HANG_GUARD)
         assert process.returncode == 0, (name, output)

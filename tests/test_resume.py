@@ -31,7 +31,7 @@ def test_killed_again_and_again_the_run_ends_the_same(tmp_path: Path) -> None:
     process = train_command(tmp_path / "killed")
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
         kill_in_training(process, folder, number, rng)
-        process = command("resume", str(folder), out=tmp_path / "killed")
+        process = command("resume", str(folder))
     output, _ = process.communicate(timeout=HANG_GUARD)
     assert process.returncode == 0, output
     expected = tmp_path / "whole" / "environments-make_point"

@@ -26,12 +26,13 @@ SETTINGS = (
 TRAIN = ("--agent", "sac,td3", "--replay", "lfiw", "--num-seeds", "2", "--env-steps", "1500")
 
 
-def command(*arguments: str, out: Path) -> subprocess.Popen[str]:
+def command(*arguments: str, cache: Path | None = None) -> subprocess.Popen[str]:
+    """`lfiw`, with a cache of compiled programs of its own if one is named."""
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    cache = str(out.parent / "cache")
+    own_cache = {"XDG_CACHE_HOME": str(cache)} if cache else {}
     return subprocess.Popen(
-        [sys.executable, "-m", "lfiw.cli", *arguments],
-        env=os.environ | {"PYTHONPATH": path, "XDG_CACHE_HOME": cache},
+        [sys.executable, "-m", "lfiw", *arguments],
+        env=os.environ | {"PYTHONPATH": path} | own_cache,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -39,7 +40,7 @@ def command(*arguments: str, out: Path) -> subprocess.Popen[str]:
 
 
 def train_command(out: Path) -> subprocess.Popen[str]:
-    return command("train", ENV, "--out", str(out), *TRAIN, "--set", *SETTINGS, out=out)
+    return command("train", ENV, "--out", str(out), *TRAIN, "--set", *SETTINGS)
 
 
 def rows(run: Path) -> list[dict[str, Any]]:

@@ -56,7 +56,7 @@ def _diagnostic_figure(methods: Sequence[Method], name: str) -> Figure:
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.yaxis.set_major_formatter("{x:g}")  # 0.5, not 5 x 10^-1
             axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.legend(frameon=False)
+        axes.legend(edgecolor="none", framealpha=0.75)
     return figure
 
 
@@ -79,5 +79,5 @@ def _profile_figure(summary: Summary, methods: Sequence[Method]) -> Figure:
         axes.set_title(plain(agent.upper()))
         axes.set_xlabel("score (uniform replay ends at 1)")
         axes.set_ylabel("share of runs above, with 95 % band")
-        axes.legend(frameon=False)
+        axes.legend(edgecolor="none", framealpha=0.75)
     return figure

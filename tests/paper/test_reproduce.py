@@ -164,10 +164,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     """`lfiw reproduce q-quality` with one seed, in a process of its own."""
     command = [sys.executable, "-m", "lfiw", "reproduce", "q-quality", "--seeds", "0"]
     command += ["--out", str(folder / "out"), "--workers", "0", "--devices", "cpu:1", *options]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "XDG_CACHE_HOME": str(folder / "cache"),
-    }
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, env=environment, text=True, **pipes)
 
