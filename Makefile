@@ -13,7 +13,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lfiw needs Python 3.11 or newer; try: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[video,dev]"
+	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e ".[video,dev]"
 	touch $@
 
 demo: install
@@ -30,7 +30,7 @@ test: check
 
 $(ADAPTERS)/.installed: pyproject.toml constraints.txt constraints-adapters.txt
 	$(PYTHON) -m venv $(ADAPTERS)
-	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -c constraints-adapters.txt -e ".[adapters]" pytest pytest-xdist
+	$(ADAPTERS)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -c constraints-adapters.txt -e ".[adapters]" pytest pytest-xdist
 	touch $@
 
 test-adapters: $(ADAPTERS)/.installed
