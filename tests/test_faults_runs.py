@@ -173,3 +173,4 @@ def test_training_that_nobody_can_follow_stops_with_a_checkpoint(tmp_path: Path)
     assert threading.active_count() <= threads
     problems, outcome = verify_run(job.folder)
     assert problems == [] and "at environment step 0." not in outcome
+    assert read_metrics(job.folder)[-1]["env_steps"] < job.config.env_steps

@@ -25,7 +25,7 @@ from lfiw.config_file import write_config
 from lfiw.curves import read_curves
 from lfiw.errors import InputError, RunError
 from lfiw.evaluate import evaluate_run
-from lfiw.files import json_hash
+from lfiw.files import json_hash, refuse_links
 from lfiw.resume import resume
 from lfiw.verify import verify_run
 
@@ -250,6 +250,16 @@ def test_hostile_checkpoint(run: Path, kind: str) -> None:
         resume([run], env_steps=150, workers=0, quiet=True)
     assert "\n" not in str(refused.value)
     assert not (newest / "witness").exists()
+
+
+def test_a_file_that_vanishes_is_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As beside a training, which removes old checkpoints."""
+    walk = [(str(tmp_path), ["gone"], ["gone.tmp"])]
+    monkeypatch.setattr(os, "walk", lambda folder: iter(walk))
+    refuse_links(tmp_path)
+    (tmp_path / "gone").symlink_to(tmp_path)
+    with pytest.raises(InputError, match="gone is a link or a special file"):
+        refuse_links(tmp_path)
 
 
 def test_links_lead_nowhere(run: Path, tmp_path: Path) -> None:

@@ -149,6 +149,13 @@ def test_paper_is_the_frame_where_one_of_its_tasks_was_run() -> None:
     assert summarise([LFIW]).frame == ("Probe-v0",)
 
 
+def test_what_is_missing_was_planned_unless_the_paper_has_no_such_cell() -> None:
+    cells = summarise([UNIFORM, method("sac-lfiw-warm", [[0, 1]], "Ant-v5")]).cells
+    planned = {(task, name): cell.planned for (task, name), cell in cells.items()}
+    assert planned["Hopper", "sac-lfiw"] and planned["Probe-v0", "sac-lfiw-warm"]
+    assert not (planned["Hopper", "sac-lfiw-warm"] or planned["Humanoid", "td3-uniform"])
+
+
 def test_published_numbers() -> None:
     assert len(TABLE_1) == 4 * 7 + 4
     assert published("HalfCheetah-v5", "sac-lfiw") == (7037, 629)
