@@ -6,6 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Code that is compiled quickly, where the tests would wait for the compiler most of the
+    time. `make test-faults` has the optimised code that users have; so has `XLA_FLAGS= pytest`."""
+    if config.option.markexpr != "faults":
+        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One cache of compiled programs for all processes of a session of tests, not the user's."""
