@@ -36,9 +36,11 @@ $(ADAPTERS)/.installed: pyproject.toml constraints.txt constraints-adapters.txt
 test-adapters: $(ADAPTERS)/.installed
 	OMP_NUM_THREADS=1 $(ADAPTERS)/bin/pytest tests/adapters
 
-# The full counts of docs/reliability.md; without neighbours, since signals are timed there.
-test-faults: install
-	$(BIN)/pytest -n 0 -m faults
+# What takes too long for `make test`, such as the full counts of docs/reliability.md; without
+# neighbours, since signals are timed there.
+test-faults: install $(ADAPTERS)/.installed
+	$(BIN)/pytest -n 0 -m faults --ignore tests/adapters
+	OMP_NUM_THREADS=1 $(ADAPTERS)/bin/pytest -n 0 -m faults tests/adapters
 
 clean:
 	rm -rf $(VENV) $(ADAPTERS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -143,7 +143,7 @@ def test_save_load_go_on(tmp_path: Path) -> None:
     assert loaded.logger.name_to_value["lfiw/max_weight"] > 1
 
 
-@pytest.mark.parametrize("name", ["SAC", "TD3"])
+@pytest.mark.parametrize("name", ["SAC", pytest.param("TD3", marks=pytest.mark.faults)])
 def test_solves_pendulum(name: str) -> None:
     noise = NormalActionNoise(np.zeros(1), np.full(1, 0.2))
     model = make(

@@ -253,7 +253,9 @@ def test_bad_use_gets_a_sentence() -> None:
         make_buffer(SHARP).transform(prioritised)
 
 
-@pytest.mark.parametrize("kind", [adapted.SACLoss, adapted.TD3Loss], ids=["SAC", "TD3"])
+@pytest.mark.parametrize(
+    "kind", [adapted.SACLoss, pytest.param(adapted.TD3Loss, marks=pytest.mark.faults)]
+)
 def test_solves_pendulum(kind: type) -> None:
     """The loop of the library's own examples: collector, buffer, loss, soft update."""
     torch.set_num_threads(1)
