@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
@@ -16,6 +17,13 @@ SUFFIXES = (".png", ".pdf")
 DIAGNOSTIC_FIGURES = {
     "effective_sample_size": "effective sample size, share of the batch",
     "balanced_accuracy": "balanced accuracy of the ratio network",
+}
+# Where a legend covers no curve: some figures have them in every corner.
+BELOW: dict[str, Any] = {
+    "loc": "upper center",
+    "bbox_to_anchor": (0.5, -0.15),
+    "ncols": 2,
+    "frameon": False,
 }
 
 
@@ -56,7 +64,7 @@ def _diagnostic_figure(methods: Sequence[Method], name: str) -> Figure:
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.yaxis.set_major_formatter("{x:g}")  # 0.5, not 5 x 10^-1
             axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.legend(edgecolor="none", framealpha=0.75)
+        axes.legend(**BELOW)
     return figure
 
 
@@ -79,5 +87,5 @@ def _profile_figure(summary: Summary, methods: Sequence[Method]) -> Figure:
         axes.set_title(plain(agent.upper()))
         axes.set_xlabel("score (uniform replay ends at 1)")
         axes.set_ylabel("share of runs above, with 95 % band")
-        axes.legend(edgecolor="none", framealpha=0.75)
+        axes.legend(**BELOW)
     return figure
