@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -47,8 +48,8 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def new_panels(count: int) -> tuple[Figure, list[Axes]]:
-    columns = min(count, PANELS_PER_ROW)
+def new_panels(count: int, columns: int = PANELS_PER_ROW) -> tuple[Figure, list[Axes]]:
+    columns = min(count, columns)
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(6.4 * columns, 4.2 * rows), layout="constrained")
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -71,18 +72,23 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 def plot_curves(curves: Sequence[Curves], out: str | Path, smooth: int = 1) -> Path:
     """One panel per environment and agent, one line per method: mean and shaded standard
-    deviation, of running means over `smooth` evaluations."""
+    deviation, of running means over `smooth` evaluations. Several agents stand side by side, one
+    row per environment."""
     path = check_picture(out)
     if smooth < 1 or smooth % 2 == 0:
         raise InputError(f"The number of evaluations in a running mean must be odd, not {smooth}.")
     curves = [curve.smoothed(smooth) for curve in curves]
-    groups: dict[str, list[Curves]] = {}
-    for curve in curves:
-        groups.setdefault(f"{curve.env}, {curve.agent}", []).append(curve)
-    figure, panels = new_panels(len(groups))
+    envs = list(dict.fromkeys(curve.env for curve in curves))
+    agents = list(dict.fromkeys(curve.agent for curve in curves))
+    columns = len(agents) if len(agents) > 1 else PANELS_PER_ROW
+    figure, panels = new_panels(len(envs) * len(agents), columns)
     styles = looks(curve.strategy for curve in curves)  # the same in every panel
-    for axes, (title, group) in zip(panels, groups.items(), strict=True):
-        _plot_panel(axes, title, group, styles)
+    for axes, (env, agent) in zip(panels, itertools.product(envs, agents), strict=True):
+        group = [curve for curve in curves if (curve.env, curve.agent) == (env, agent)]
+        if group:
+            _plot_panel(axes, f"{env}, {agent}", group, styles)
+        else:
+            axes.remove()
     if smooth > 1:
         figure.supxlabel(f"Running means over {smooth} evaluations", fontsize="small")
     return save_figure(figure, path)

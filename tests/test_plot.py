@@ -65,6 +65,20 @@ def test_each_environment_has_its_panel(tmp_path: Path) -> None:
     assert four.shape[:2] == (2 * one.shape[0], 3 * one.shape[1])
 
 
+def test_agents_stand_side_by_side(tmp_path: Path) -> None:
+    """Three environments with SAC, one of them with TD3 too: three rows, two columns, one empty
+    place in each of the other rows."""
+    one = pixels(plot_curves([curves()], tmp_path / "one.png"))
+    shown = [*(curves(f"E{index}") for index in range(3)), curves("E1", "td3-lfiw")]
+    height, width = one.shape[:2]
+    grid = pixels(plot_curves(shown, tmp_path / "grid.png"))
+    assert grid.shape[:2] == (3 * height, 2 * width)
+    right = [
+        share_of(grid[row * height : (row + 1) * height, width:], COLOURS[0]) for row in range(3)
+    ]
+    assert right[0] == right[2] == 0 and right[1] > 1e-3
+
+
 def test_text_names_methods_and_environment(tmp_path: Path) -> None:
     text = plot_curves([curves()], tmp_path / "a.svg").read_text()
     for words in ("Ant-v5", "sac-lfiw (2 seeds)", "environment steps"):
