@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,14 @@ def safe_name(name: str) -> str:
 def run_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Path:
     name = f"{method}-{label}" if label else method
     return Path(out) / safe_name(env_id) / safe_name(name)
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """Each folder as it is called where all of them lie: 'sac-lfiw' among the methods of one
+    environment, 'Ant-v5/sac-lfiw' among those of several."""
+    paths = [folder.resolve() for folder in folders]
+    common = os.path.commonpath([path.parent for path in paths])
+    return [path.relative_to(common).as_posix() for path in paths]
 
 
 def policy_file(run: str | Path, seed: int) -> Path:

@@ -36,12 +36,12 @@ class Member:
     """The runs of one method and their folder."""
 
     def __init__(
-        self, config: TrainConfig, spec: EnvSpec, scale: ActionScale, folder: Path
+        self, config: TrainConfig, spec: EnvSpec, scale: ActionScale, folder: Path, name: str
     ) -> None:
         self.config = config
         self.spec = spec
         self.folder = folder
-        self.progress = Progress(folder.name, config.env_steps, len(config.seeds))
+        self.progress = Progress(name, config.env_steps, len(config.seeds))
         self.bounds = {"action_low": scale.low, "action_high": scale.high}
         self.eval_seeds = [eval_seeds(seed, config.eval_episodes) for seed in config.seeds]
         self.next_snapshot = 0

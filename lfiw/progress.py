@@ -138,15 +138,15 @@ def show_progress(
 def _print_lines(
     groups: Sequence[Progress], running: Callable[[], bool], console: Console, rate: Rate
 ) -> None:
-    printed = {group.name: 0 for group in groups}
+    printed = {id(group): 0 for group in groups}
     alive = True
     while alive:
         alive = running()
         speed, left = rate.read()
         for group in groups:
             complete = len(group.returns) == group.num_runs - len(group.stopped)
-            if complete and group.evaluated_at > printed[group.name]:
-                printed[group.name] = group.evaluated_at
+            if complete and group.evaluated_at > printed[id(group)]:
+                printed[id(group)] = group.evaluated_at
                 pace = f", {speed:,.0f} steps/s" if speed else ""
                 remaining = f", {duration(left)} left" if left is not None and alive else ""
                 console.print(

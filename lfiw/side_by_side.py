@@ -47,6 +47,7 @@ def train_side_by_side(
     failures: dict[str, BaseException] = {}
     members = [member for _, trainer in teams for member in trainer.members]
     total_runs = sum(len(member.config.seeds) for member in members)
+    title = ", ".join(dict.fromkeys(member.config.env.id for member in members))
     envs = {repr(member.config.env): member.config.env for member in members}
     evaluators = {name: Evaluator(env, min(num_workers, total_runs)) for name, env in envs.items()}
 
@@ -67,7 +68,7 @@ def train_side_by_side(
             thread.start()
         try:
             show_progress(
-                lambda: members[0].config.env.id,
+                lambda: title,
                 [member.progress for member in members],
                 lambda: any(thread.is_alive() for thread in threads),
                 console,

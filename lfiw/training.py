@@ -37,7 +37,7 @@ from lfiw.files import sync
 from lfiw.group import place_runs
 from lfiw.host import free_disk, size_text, source_commit, usable_cores, versions
 from lfiw.jobs import Job, make_teams
-from lfiw.layout import run_folder
+from lfiw.layout import run_folder, short_names
 from lfiw.learner import state_bytes
 from lfiw.member import Member
 from lfiw.recovery import start_facts
@@ -127,12 +127,12 @@ def run_jobs(
     say(check_memory(needed, chosen))
     # The newest rows and the two checkpoints that are kept take as much as the state does.
     check_disk(needed, [job.folder for job in jobs])
-    for job in jobs:
-        for warning in warnings(job.config):
-            say(f"Note: {warning}")
+    for warning in dict.fromkeys(text for job in jobs for text in warnings(job.config)):
+        say(f"Note: {warning}")
+    names = short_names([job.folder for job in jobs])
     members = {
-        job.folder: Member(job.config, spec, scale, job.folder)
-        for job, (spec, scale) in zip(jobs, probed, strict=True)
+        job.folder: Member(job.config, spec, scale, job.folder, name)
+        for job, (spec, scale), name in zip(jobs, probed, names, strict=True)
     }
     teams = make_teams(jobs, chosen)
     placed = devices_of_teams(len(teams), chosen)

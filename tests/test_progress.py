@@ -1,9 +1,11 @@
 import io
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from lfiw.layout import short_names
 from lfiw.progress import Progress, duration, latest_return, live_table, show_progress
 
 
@@ -65,6 +67,37 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     assert out.getvalue().splitlines() == [
         "sac-lfiw: 1,000 of 2,000 steps, return 2 ± 1",
         "sac-lfiw: 2,000 of 2,000 steps, return 5 ± 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [
+        (["runs/Ant-v5/sac-lfiw"], ["sac-lfiw"]),
+        (["runs/Ant-v5/sac-lfiw", "runs/Ant-v5/td3-per"], ["sac-lfiw", "td3-per"]),
+        (["runs/Ant-v5/sac-lfiw", "runs/B/td3-per"], ["Ant-v5/sac-lfiw", "B/td3-per"]),
+        (["one/B/sac-lfiw", "./two/B/sac-lfiw"], ["one/B/sac-lfiw", "two/B/sac-lfiw"]),
+        (["B/sac-per", "B/sac-per/added/seed-5"], ["sac-per", "sac-per/added/seed-5"]),
+    ],
+)
+def test_names_tell_folders_apart(folders: list[str], names: list[str]) -> None:
+    assert short_names([Path(folder) for folder in folders]) == names
+    absolute = [Path(folder).absolute() for folder in folders[:1]]
+    assert short_names([*absolute, *map(Path, folders[1:])]) == names
+
+
+def test_groups_of_one_name_are_told_apart() -> None:
+    first, second = training(), training()
+    out = io.StringIO()
+    evaluations = (
+        lambda: evaluate(first, 1000, 1.0, 3.0),
+        lambda: evaluate(second, 1000, 5.0, 5.0),
+    )
+    running = turns(2, *evaluations)
+    show_progress(lambda: "Ant-v5", [first, second], running, Console(file=out))
+    assert [line.rpartition("return ")[2] for line in out.getvalue().splitlines()] == [
+        "2 ± 1",
+        "5 ± 0",
     ]
 
 
