@@ -67,7 +67,7 @@ class Curves:
 def read_curves(run: Path) -> Curves:
     """The evaluations that every seed has had so far, without seeds that were given up."""
     config = read_config(run)["config"]
-    return make_curves(read_evaluations(run), config, Path(run).name, run)
+    return make_curves(read_evaluations(run), config, Path(run).resolve().name, run)
 
 
 def make_curves(

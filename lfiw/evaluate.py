@@ -12,13 +12,15 @@ import numpy as np
 from lfiw.collector import Evaluator, probe
 from lfiw.config_file import read_config, seeds_of
 from lfiw.env_config import EnvConfig
-from lfiw.envs import make_env
-from lfiw.errors import InputError, RunError
+from lfiw.envs import check_spaces, make_env
+from lfiw.errors import InputError, RunError, one_line
 from lfiw.files import make_parent
 from lfiw.host import usable_cores
-from lfiw.policy import load_policy
+from lfiw.policy import Policy, load_policy
 from lfiw.rows import summed_up
+from lfiw.runlog import stopped_seeds
 from lfiw.settings import from_json
+from lfiw.types import EnvSpec
 
 MAX_RECORDED_STEPS = 10_000
 
@@ -31,20 +33,19 @@ def env_of(run: str | Path) -> EnvConfig:
 def evaluate_run(
     run: str | Path, episodes: int = 10, seed: int | None = None, episode_seed: int = 0
 ) -> list[dict[str, Any]]:
-    """Deterministic episodes of one seed's policy, or of every seed's."""
+    """Deterministic episodes of one seed's policy, or of every seed's that was not given up."""
     if episodes < 1:
         raise InputError(f"episodes must be at least 1, not {episodes}.")
     _check_episode_seed(episode_seed)
     config = env_of(run)
-    seeds = seeds_of(run) if seed is None else [seed]
+    stopped = stopped_seeds(run)
+    seeds = [own for own in seeds_of(run) if own not in stopped] if seed is None else [seed]
+    if not seeds:
+        raise InputError(f"All seeds of {run} were stopped for numbers that were not finite.")
     policies = [load_policy(run, chosen) for chosen in seeds]
     spec, _ = probe(config)
     for policy in policies:
-        if policy.network.obs_size != spec.obs_size:
-            raise InputError(
-                f"The policies of {run} take observations of size {policy.network.obs_size}, but "
-                f"{config.id} now gives {spec.obs_size}."
-            )
+        _check_size(run, policy, config, spec)
     reset_seeds = list(range(episode_seed, episode_seed + episodes))
     evaluator = Evaluator(config, min(len(seeds), usable_cores()))
     try:
@@ -78,10 +79,13 @@ def record_run(
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
         raise InputError('Recording needs more: pip install "lfiw[video]".') from None
-    env = make_env(env_of(run), render_mode="rgb_array")
+    config = env_of(run)
+    env = make_env(config, render_mode="rgb_array")
     frames: list[Any] = []
     total_reward, ended = 0.0, False
     try:
+        spec, _ = check_spaces(env, config.id)
+        _check_size(run, policy, config, spec)
         obs, _ = env.reset(seed=episode_seed)
         frames.append(_frame(env))
         while not ended and len(frames) < MAX_RECORDED_STEPS:
@@ -91,6 +95,13 @@ def record_run(
             ended = terminated or truncated
             frames.append(_frame(env))
         fps = env.metadata.get("render_fps", 30)
+    except InputError:
+        raise
+    except Exception as error:
+        raise RunError(
+            f"{config.id} failed in step {len(frames)}: {type(error).__name__}: "
+            f"{one_line(str(error))}"
+        ) from error
     finally:
         env.close()
     options = {"fps": fps, "macro_block_size": 2}
@@ -98,6 +109,14 @@ def record_run(
         options = {"duration": 1000 / fps}
     imageio.mimsave(path, frames, **options)
     return path, total_reward, len(frames) - 1
+
+
+def _check_size(run: str | Path, policy: Policy, config: EnvConfig, spec: EnvSpec) -> None:
+    if policy.network.obs_size != spec.obs_size:
+        raise InputError(
+            f"The policies of {run} take observations of size {policy.network.obs_size}, but "
+            f"{config.id} now gives {spec.obs_size}."
+        )
 
 
 def _check_episode_seed(seed: int) -> None:

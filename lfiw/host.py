@@ -11,6 +11,17 @@ from pathlib import Path
 
 RECORDED_PACKAGES = ("lfiw", "jax", "jaxlib", "numpy", "optax", "gymnasium", "mujoco")
 
+# Versions 2 and 1: limit, usage, and what of it is cached files, which give way.
+CGROUPS = (
+    (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file"),
+    (
+        Path("/sys/fs/cgroup/memory"),
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        "total_inactive_file",
+    ),
+)
+
 
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -33,17 +44,13 @@ def _meminfo_available() -> int | None:
 
 
 def _cgroup_available() -> int | None:
-    for limit_file, usage_file in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        (
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        ),
-    ):
+    for folder, limit, usage, cached in CGROUPS:
         try:
-            return int(Path(limit_file).read_text()) - int(Path(usage_file).read_text())
+            free = int((folder / limit).read_text()) - int((folder / usage).read_text())
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
         except (OSError, ValueError):  # no such file, or `max`
             continue
+        return free + int(stat.get(cached, 0))
     return None
 
 

@@ -43,7 +43,8 @@ def make_teams(jobs: Sequence[Job], devices: Sequence[jax.Device]) -> list[list[
 
 
 def lockstep_key(job: Job) -> str:
-    """Equal for jobs that can share one loop: they may differ in replay, seeds and scalars."""
+    """Equal for jobs that can share one loop: they may differ in replay, seeds and scalars. Their
+    folders stand side by side, where `team_of` looks for them."""
     shared = dataclasses.replace(program_key(job.config), replay=UniformConfig())
     facts = job.checkpoint.facts if job.checkpoint else {}
-    return f"{shared} {facts.get('env_steps', 0)} {facts.get('updates', 0)}"
+    return f"{job.folder.parent} {shared} {facts.get('env_steps', 0)} {facts.get('updates', 0)}"

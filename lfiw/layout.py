@@ -58,12 +58,13 @@ def runs_below(path: Path) -> list[Path]:
 
 
 def find_runs(paths: Sequence[str | Path]) -> list[Path]:
-    """Run folders at or below the given paths."""
-    found: list[Path] = []
+    """Run folders at or below the given paths, each once."""
+    found: dict[Path, Path] = {}
     for path in map(Path, paths):
         below = [path] if (path / CONFIG).is_file() else runs_below(path)
         if not below:
             why = ": without a config.json, nothing was trained yet" if path.is_dir() else ""
             raise InputError(f"{path} holds no run folder{why}.")
-        found += below
-    return found
+        for folder in below:
+            found.setdefault(folder.resolve(), folder)
+    return list(found.values())

@@ -232,4 +232,14 @@ class Member:
         live = {run: self.runners[run] for run in self.live_runs()}
         self.runners |= self.collector.restore(live, allow_inexact)
         self.phase = restored_phase(facts, arrays)
+        if facts["config"]["config"]["env_steps"] != self.config.env_steps:
+            self._retake_snapshots(position.phase_start if self.phase else position.env_steps)
         return position
+
+    def _retake_snapshots(self, env_steps: int) -> None:
+        """A run that is extended takes those anew that lie ahead now."""
+        total = self.config.env_steps
+        self.next_snapshot = sum(env_steps * 100 >= p * total for p in SNAPSHOT_PERCENTS)
+        for percent in SNAPSHOT_PERCENTS[self.next_snapshot :]:
+            for seed in self.config.seeds:
+                snapshot_file(self.folder, percent, seed).unlink(missing_ok=True)

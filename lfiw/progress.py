@@ -25,21 +25,34 @@ class Progress:
     num_runs: int
     env_steps: int = 0
     updates: int = 0
-    returns: dict[int, float] = field(default_factory=dict)  # seed -> latest evaluation
+    returns: dict[int, float] = field(default_factory=dict)  # by seed, all of one evaluation
     evaluated_at: int = 0
     faults: int = 0  # failures of environments that were survived
     stopped: list[int] = field(default_factory=list)  # seeds that were given up
     state: str = "starting"
+    # Evaluations that some runs still wait for: by environment steps and seed.
+    under_way: dict[int, dict[int, float | None]] = field(default_factory=dict)
 
     def on_row(self, row: Row) -> None:
         """Read a row of the log."""
         self.faults += len(row.get("faults", ()))
-        if row["kind"] == "eval":
-            self.returns[row["seed"]] = row["return_mean"]
-            self.evaluated_at = row["env_steps"]
+        if row["kind"] in ("eval", "failed eval"):
+            found = self.under_way.setdefault(row["env_steps"], {})
+            found[row["seed"]] = row.get("return_mean")
         if row["kind"] == "stopped":
             self.returns.pop(row["seed"], None)
             self.stopped.append(row["seed"])
+        self._show_complete()
+
+    def _show_complete(self) -> None:
+        """Returns are shown when every run that goes on has had the evaluation."""
+        for env_steps in sorted(self.under_way):
+            found = self.under_way[env_steps]
+            live = {seed: found[seed] for seed in found if seed not in self.stopped}
+            if len(live) == self.num_runs - len(self.stopped):
+                self.returns = {seed: mean for seed, mean in live.items() if mean is not None}
+                self.evaluated_at = env_steps
+                self.under_way = {at: own for at, own in self.under_way.items() if at > env_steps}
 
 
 def count(number: int, noun: str) -> str:
@@ -144,8 +157,7 @@ def _print_lines(
         alive = running()
         speed, left = rate.read()
         for group in groups:
-            complete = len(group.returns) == group.num_runs - len(group.stopped)
-            if complete and group.evaluated_at > printed[id(group)]:
+            if group.returns and group.evaluated_at > printed[id(group)]:
                 printed[id(group)] = group.evaluated_at
                 pace = f", {speed:,.0f} steps/s" if speed else ""
                 remaining = f", {duration(left)} left" if left is not None and alive else ""

@@ -170,7 +170,7 @@ def _sources(path: Path) -> list[Path]:
 
 def _read_run(folder: Path) -> Method:
     rows = list(evaluation_rows(folder))
-    return _make_method(folder.name, rows, folder / "config.json", folder)
+    return _make_method(folder.resolve().name, rows, folder / "config.json", folder)
 
 
 def evaluation_rows(folder: Path, names: Sequence[str] = DIAGNOSTICS) -> Iterator[Row]:

@@ -31,7 +31,7 @@ def provenance_table(methods: Sequence[Method]) -> str:
     rows = []
     for method in methods:
         curves, record = method.curves, method.record
-        hardware, versions = record.get("hardware", {}), record.get("versions", {})
+        hardware, versions = method.hardware, method.versions
         wall = method.wall_seconds
         rows.append(
             [

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lfiw.config_file import read_config, read_config_file
+from lfiw.config_file import read_config, read_config_file, seeds_of
 from lfiw.errors import InputError, one_line
 from lfiw.files import make_parent, write_json, write_whole
-from lfiw.layout import find_runs, safe_name
+from lfiw.layout import find_runs, parts_of, safe_name
 from lfiw.results import AGE_COLUMNS, CURVES_FILE, evaluation_rows, task_name
 from lfiw.runlog import read_metrics, stopped_seeds
 
@@ -40,15 +40,23 @@ def add_runs(
 ) -> list[Path]:
     """Merge finished run folders into the store, with `unfinished` also those that were cut
     short; returns the files written. Nothing is written unless all can be added."""
-    additions = [read_addition(run, commit, unfinished) for run in find_runs(paths)]
+    runs = find_runs(paths)
+    additions = [read_addition(run, commit, unfinished) for run in runs]
     tables: dict[Path, Table] = {}
     records: dict[Path, dict[str, Any]] = {}
-    for record, rows in additions:
+    brought: dict[tuple[Path, str], Path] = {}
+    for run, (record, rows) in zip(runs, additions, strict=True):
         method = rows[0]["method"]
         folder = store / safe_name(task_name(record["config"]["env"]))
         path = folder / f"{method}.json"
         table = tables.setdefault(folder, read_table(folder))
         seeds = {str(row["seed"]) for row in rows}
+        for seed in sorted(seeds):
+            if (other := brought.setdefault((path, seed), run)) is not run:
+                raise InputError(
+                    f"{other} and {run} both have seed {seed} of {method}; name only one of them, "
+                    f"or train with a --label."
+                )
         known = records.get(path) or (read_config_file(path) if path.is_file() else None)
         kept = {row["seed"] for row in table if row["method"] == method} - seeds
         records[path] = merge_records(path, known, record, {int(seed) for seed in kept})
@@ -73,7 +81,7 @@ def read_addition(
     evaluations = [row | names for row in evaluation_rows(run, DIAGNOSTICS)]
     rows = [{name: row.get(name) for name in COLUMNS} for row in evaluations]
     stopped = stopped_seeds(run)
-    live = [seed for seed in config["seeds"] if seed not in stopped]
+    live = [seed for seed in seeds_of(run) if seed not in stopped]
     if not live:
         raise InputError(f"All seeds of {run} were stopped for numbers that were not finite.")
     total = config.get("env_steps") or 1
@@ -85,14 +93,17 @@ def read_addition(
                 f"{run} is not finished: seed {seed} was evaluated up to {last} of "
                 f"{total} environment steps. --unfinished adds what was evaluated."
             )
-    log = read_metrics(run)
+    times = [
+        [row["wall_seconds"] for row in read_metrics(part) if row.get("wall_seconds") is not None]
+        for part in parts_of(run)  # which were trained one after another
+    ]
     record = {
         "config": {**config, "seeds": live},
         **{name: content[name] for name in RECORDED if name in content},
         "command": command_text(content.get("command")),
         "commit": commit or content.get("commit"),
         "date": content.get("started"),
-        "wall_seconds": max((row.get("wall_seconds", 0.0) for row in log), default=None),
+        "wall_seconds": sum(map(max, filter(None, times))) or None,
     }
     return record | ({"stopped_seeds": sorted(stopped)} if stopped else {}), rows
 

@@ -130,8 +130,12 @@ def read_metrics(run: str | Path, kind: str | None = None) -> list[Row]:
 
 
 def read_evaluations(run: str | Path) -> list[Row]:
+    return read_rows(run, "eval")
+
+
+def read_rows(run: str | Path, kind: str) -> list[Row]:
     """Of all seeds of a run, those added later among them, without seeds that were given up."""
-    rows = [row for part in parts_of(run) for row in read_metrics(part, "eval")]
+    rows = [row for part in parts_of(run) for row in read_metrics(part, kind)]
     stopped = stopped_seeds(run)
     return [row for row in rows if row["seed"] not in stopped]
 
@@ -159,4 +163,5 @@ def is_logged(value: Any, vectors: bool) -> bool:
 
 def stopped_seeds(run: str | Path) -> set[int]:
     """Seeds that were given up: no curve or table counts them."""
-    return {row["seed"] for part in parts_of(run) for row in read_metrics(part, "stopped")}
+    logged = [part for part in parts_of(run) if (part / LOG).is_file()]
+    return {row["seed"] for part in logged for row in read_metrics(part, "stopped")}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import json
 import math
 import numbers
 import types
@@ -143,11 +144,23 @@ def conform(key: str, value: Any, hint: Any) -> Any:
         return int(value)
     if hint is float and number:
         return float(value)
+    if origin is dict and isinstance(value, dict):
+        return {str(name): as_json(f"{key}.{name}", own) for name, own in value.items()}
     plain = origin if isinstance(origin, type) else hint
     if plain not in (int, float, tuple) and isinstance(plain, type) and isinstance(value, plain):
         return value
     kind = getattr(hint, "__name__", str(hint))
     raise InputError(f"{key} takes a value of type {kind}, not {value!r}.")
+
+
+def as_json(key: str, value: Any) -> Any:
+    """As a later command will read it: a tuple comes back as a list."""
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{key} must be a plain value that JSON can hold, not {value!r}."
+        ) from None
 
 
 def parse_literal(value: Any) -> Any:

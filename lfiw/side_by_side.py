@@ -102,12 +102,17 @@ def _report_stopped(members: Sequence[Member]) -> None:
 
 
 def _raise_failures(failures: dict[str, BaseException]) -> None:
+    """One sentence for each; a failure that nobody foresaw is raised as it is."""
+    sentences = []
     for name, error in failures.items():
         if isinstance(error, InputError | RunError):
-            raise RunError(f"{name} stopped: {error}") from error
-        if isinstance(error, OSError):
-            raise RunError(
+            sentences.append(f"{name} stopped: {error}")
+        elif isinstance(error, OSError):
+            sentences.append(
                 f"{name} stopped: {error.filename or 'a file'} cannot be written or read: "
                 f"{error.strerror}; its last checkpoint is intact."
-            ) from error
-        raise error
+            )
+        else:
+            raise error
+    if sentences:
+        raise RunError(" ".join(sentences)) from next(iter(failures.values()))

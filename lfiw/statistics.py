@@ -28,6 +28,9 @@ class Interval:
     def as_floats(self) -> tuple[float, float, float]:
         return float(self.value), float(self.low), float(self.high)
 
+    def is_bounded(self) -> bool:
+        return bool(np.isfinite([self.low, self.high]).all())
+
 
 def interquartile_mean(scores: Scores) -> np.ndarray:
     """Mean of the middle half of all runs of all tasks; a quarter, rounded down, is cut from
@@ -88,7 +91,11 @@ def bootstrap(
     level: float = LEVEL,
 ) -> Interval:
     """Percentile interval of `statistic(*samples)`; runs, here the first axis, are resampled
-    within each task, and each sample independently of the others."""
+    within each task, and each sample independently of the others. Of a task with a single run
+    nothing can be said: then the bounds are not numbers."""
+    if any(len(task) < 2 for scores in samples for task in scores):
+        value = statistic(*samples)
+        return Interval(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
     drawn = [[_resample(task, resamples, rng) for task in scores] for scores in samples]
     tail = (1 - level) / 2
     low, high = np.quantile(statistic(*drawn), (tail, 1 - tail), axis=0)

@@ -13,6 +13,7 @@ from lfiw.files import read_arrays, refuse_links
 from lfiw.layout import CONFIG, policy_file
 from lfiw.policy import check_policy
 from lfiw.recovery import damages
+from lfiw.runlog import stopped_seeds
 
 
 def verify_run(run: Path) -> tuple[list[str], str]:
@@ -59,10 +60,11 @@ def ring_capacity(config: dict[str, Any]) -> int:
 
 def damaged_arrays(run: Path, config: dict[str, Any]) -> Iterator[str]:
     """Policies and snapshots carry their own hashes."""
-    policies = {policy_file(run, seed) for seed in config["seeds"]}
+    stopped = stopped_seeds(run)  # perhaps before they had one
+    policies = {policy_file(run, seed): seed for seed in config["seeds"]}
     written = {*run.glob("policies/*"), *run.glob("snapshots/*/*")}
     if any(run.glob("policies/*")):  # not there before the first evaluation
-        written |= policies
+        written |= {path for path, seed in policies.items() if seed not in stopped}
     for path in sorted(written):
         try:
             arrays = read_arrays(path, hash_required=True)

@@ -17,6 +17,7 @@ from lfiw.bench.result import BenchResult
 from lfiw.config import TrainConfig, check
 from lfiw.devices import prepare_jax
 from lfiw.envs import probe_env
+from lfiw.errors import InputError
 from lfiw.group import Group, Team
 from lfiw.learner import updates_in_call
 from lfiw.types import EnvSpec
@@ -80,7 +81,8 @@ class Contender:
         self.call_updates = updates_in_call(config, period)
         rng = np.random.default_rng(0)
         runs = len(config.seeds)
-        rows = rng.standard_normal((runs, FILL_ROWS, spec.row_size), np.float32)
+        filled = min(FILL_ROWS, config.capacity)
+        rows = rng.standard_normal((runs, filled, spec.row_size), np.float32)
         self.group.add(rows)
         self.updates = 0
         self.seconds: list[float] = []
@@ -98,6 +100,8 @@ class Contender:
 
 def bench_learner(configs: Sequence[TrainConfig], calls: int = 7) -> BenchResult:
     """Interleaved calls of all strategies of an agent and number of runs."""
+    if not configs or calls < 1:
+        raise InputError("--runs needs at least one number, and --calls must be at least 1.")
     for config in configs:
         check(config)
     spec, _ = probe_env(configs[0].env)

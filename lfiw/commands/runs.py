@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +11,29 @@ import tyro
 from rich.console import Console
 
 from lfiw.commands.options import apply_settings, parse_seeds, split_names
-from lfiw.errors import InputError, one_line
+from lfiw.errors import InputError, RunError, one_line
 
 if TYPE_CHECKING:
     from lfiw.config import TrainConfig
+    from lfiw.training import Run
+
+
+def show_outcome(runs: Sequence[Run], console: Console) -> None:
+    """The table of what was trained; methods without an evaluation say why."""
+    from lfiw.curves import comparison_table, read_curves
+    from lfiw.runlog import read_rows
+
+    shown, missing = [], []
+    for run in runs:
+        try:
+            shown.append(read_curves(run.folder))
+        except InputError as error:
+            faults = [row["faults"][-1] for row in read_rows(run.folder, "failed eval")]
+            missing.append(f"{error} {faults[-1]}" if faults else str(error))
+    if shown:
+        console.print(comparison_table(shown))
+    if missing:
+        raise RunError(" ".join(missing))
 
 
 @dataclass
@@ -63,7 +83,6 @@ class Train:
     def run(self, console: Console) -> None:
         configs = self.configs()
         from lfiw.cluster import cluster_config
-        from lfiw.curves import comparison_table, read_curves
 
         cluster = cluster_config(self.ray, self.gpus_per_group, self.cpus_per_group, self.devices)
         where: dict[str, Any] = {"out": self.out, "label": self.label, "workers": self.workers}
@@ -75,9 +94,11 @@ class Train:
             from lfiw.sweep import train_sweep
 
             runs = train_sweep(configs, cluster, **where)
-        console.print(comparison_table([read_curves(run.folder) for run in runs]))
-        for run in runs:
-            console.print(str(run.folder), soft_wrap=True, highlight=False)
+        try:
+            show_outcome(runs, console)
+        finally:
+            for run in runs:
+                console.print(str(run.folder), soft_wrap=True, highlight=False)
 
     def configs(self) -> list[TrainConfig]:
         from lfiw.config import make_config
@@ -113,7 +134,7 @@ class Resume:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
     """Run folders, or folders that hold some."""
-    env_steps: int | None = None
+    env_steps: str | None = None
     """Extend the runs to this many environment steps; schedules stay at their end values."""
     seeds: str | None = None
     """Add these seeds to every run, separated by commas; those that it has just go on."""
@@ -125,20 +146,20 @@ class Resume:
     """As for train."""
 
     def run(self, console: Console) -> None:
-        from lfiw.curves import comparison_table, read_curves
         from lfiw.resume import resume
+        from lfiw.settings import parse
 
         if not self.runs:
             raise InputError("Name at least one run folder.")
         done = resume(
             self.runs,
-            env_steps=self.env_steps,
+            env_steps=None if self.env_steps is None else parse("--env-steps", self.env_steps, int),
             seeds=parse_seeds(self.seeds) if self.seeds is not None else (),
             allow_inexact=self.allow_inexact,
             workers=self.workers,
             devices=self.devices,
         )
-        console.print(comparison_table([read_curves(run.folder) for run in done]))
+        show_outcome(done, console)
 
 
 @dataclass
@@ -149,7 +170,6 @@ class Verify:
     """Run folders, or folders that hold some."""
 
     def run(self, console: Console) -> None:
-        from lfiw.errors import RunError
         from lfiw.layout import find_runs, parts_of
         from lfiw.verify import verify_run
 

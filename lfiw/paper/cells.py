@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.config import TrainConfig, make_config
+from lfiw.config_file import seeds_of
 from lfiw.layout import run_folder
 from lfiw.runlog import stopped_seeds
 from lfiw.settings import override, walk
@@ -116,7 +117,7 @@ def run_of(cell: Cell, config: TrainConfig, out: Path) -> Run:
 def live_seeds(run: Run) -> list[int]:
     """The seeds that were not stopped for numbers that were not finite."""
     stopped = stopped_seeds(run.folder)
-    return [seed for seed in run.config.seeds if seed not in stopped]
+    return [seed for seed in seeds_of(run.folder) if seed not in stopped]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from lfiw.layout import SNAPSHOT_PERCENTS
 from lfiw.paper.cells import Study, live_seeds
 from lfiw.paper.snapshots import apply_layers, load_snapshot
 from lfiw.policy import LOG_STD_MAX, LOG_STD_MIN, NumpyPolicy
-from lfiw.runlog import read_metrics
+from lfiw.runlog import read_rows
 from lfiw.training import Run
 
 PAPER = {  # section 5.2, Humanoid-v2
@@ -109,7 +109,7 @@ def entropy_weight(run: Run, seed: int) -> float:
         return 0.0
     alphas = [
         row["alpha"]
-        for row in read_metrics(run.folder, "train")
+        for row in read_rows(run.folder, "train")
         if row["seed"] == seed and row.get("alpha") is not None
     ]
     return float(alphas[-1]) if alphas else run.config.agent.initial_alpha

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from lfiw.errors import InputError
-from lfiw.layout import snapshot_file
+from lfiw.layout import parts_of, snapshot_file
 
 Layers = list[tuple[np.ndarray, np.ndarray]]  # weight [..., in, out] and bias [..., out]
 
@@ -47,8 +47,9 @@ def apply_layers(layers: Layers, x: np.ndarray) -> np.ndarray:
 
 
 def load_snapshot(run: str | Path, percent: int, seed: int) -> Snapshot:
-    path = snapshot_file(run, percent, seed)
-    if not path.is_file():
+    files = [snapshot_file(part, percent, seed) for part in parts_of(run)]
+    path = next((file for file in files if file.is_file()), None)
+    if path is None:
         raise InputError(f"{run} has no snapshot of seed {seed} at {percent} % of its training.")
     try:
         return Snapshot(load_file(path))

@@ -21,7 +21,7 @@ PLANNED = {
 }
 MEASURES: dict[str, Callable[[Curves], np.ndarray]] = {
     "Maximum: each seed's best evaluation, the paper's number": Curves.maximum,
-    "Final: each seed's mean over its last ten evaluations": Curves.final,
+    "Final: mean of each seed's last ten evaluations (a tenth of a shorter curve)": Curves.final,
     "Area under the curve: each seed's mean return over training": Curves.area,
 }
 

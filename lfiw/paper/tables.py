@@ -19,7 +19,7 @@ from lfiw.paper.cells import Study
 from lfiw.paper.published import published
 from lfiw.paper.table1 import paper_form
 from lfiw.plot import COLOURS, plot_curves
-from lfiw.runlog import read_metrics
+from lfiw.runlog import read_rows
 from lfiw.settings import walk
 from lfiw.training import Run
 
@@ -108,7 +108,7 @@ def analyse_ablation(study: Study, setting: str) -> list[Path]:
 def over_training(run: Run, name: str) -> list[float | None]:
     """A diagnostic's mean over seeds in each part of training; None before it exists."""
     parts: list[list[float]] = [[] for _ in range(PARTS_OF_TRAINING)]
-    for row in read_metrics(run.folder, "train"):
+    for row in read_rows(run.folder, "train"):
         if row.get(name) is not None:
             part = (row["env_steps"] - 1) * PARTS_OF_TRAINING // run.config.env_steps
             parts[part].append(row[name])

@@ -216,7 +216,7 @@ const charts = (() => {
     function draw(width) {
       const height = spec.rows.length * 30 + 34;
       const names = Math.min(width * 0.46, 20 + 8 * Math.max(...spec.rows.map((row) => row.title.length)));
-      const ends = spec.rows.flatMap((row) => row.interval).concat(spec.reference);
+      const ends = known(spec.rows.flatMap((row) => row.interval)).concat(spec.reference);
       const [low, high] = spec.range || extent(ends);
       const x = linear(low, high, names + 10, width - 52, width < 420 ? 3 : 5);
       let marks = x.ticks.map((tick) =>
@@ -229,7 +229,7 @@ const charts = (() => {
         const [at, look] = [index * 30 + 20, row.look];
         const label = row.title.length * 8 > names ? `${row.title.slice(0, Math.floor(names / 8))}…` : row.title;
         marks += `<text class="name" x="${names}" y="${at + 4}" text-anchor="end">${escape(label)}</text>
-          <path class="whisker" stroke="${ink(look)}" d="M${x.to(from)} ${at}H${x.to(until)}"/>
+          ${isNumber(from) ? `<path class="whisker" stroke="${ink(look)}" d="M${x.to(from)} ${at}H${x.to(until)}"/>` : ""}
           <g transform="translate(${x.to(value)} ${at}) scale(1.5)">${marker(look, 0, 0)}</g>
           <text x="${width - 6}" y="${at + 4}" text-anchor="end">${spec.form(value)}</text>`;
       });

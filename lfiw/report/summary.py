@@ -151,7 +151,7 @@ def _cell(task: str, entry: Entry, run: Method | None, methods: Sequence[Method]
     base = None if base is run else base
     return cell(
         best=frozenset(metric for metric in METRICS if _leads(metric, run, as_long)),
-        complete=bool(run.curves.env_steps[-1] >= max(longest, run.config.get("env_steps", 0))),
+        complete=bool(run.curves.env_steps[-1] >= max(longest, run.config.get("env_steps") or 0)),
         iqm=resampled(interquartile_mean, [run.curves.final()]),
         improvement=_improvement(run, base) if base else None,
         efficiency=_efficiency(run, base) if base else None,

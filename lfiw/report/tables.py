@@ -158,18 +158,20 @@ def _wall_time(group: Sequence[Method]) -> str:
 
 
 def interval_text(interval: Interval | None, form: str) -> Text:
-    if interval is None or not np.isfinite(interval.as_floats()).all():
+    """The estimate, and its bounds where it has some."""
+    if interval is None or not np.isfinite(interval.value):
         return Text("–")
     value, low, high = (format(number, form) for number in interval.as_floats())
-    return Text(value, f"{low} to {high}")
+    return Text(value, f"{low} to {high}") if interval.is_bounded() else Text(value)
 
 
 def efficiency_text(interval: Interval | None) -> Text:
     """A factor; 0 stands for a level that was never reached."""
-    if interval is None or not np.isfinite(interval.as_floats()).all():
+    if interval is None or not np.isfinite(interval.value):
         return Text("–")
     value, low, high = (f"{number:.2f}×" if number else "never" for number in interval.as_floats())
-    return Text("not reached" if value == "never" else value, f"{low} to {high}")
+    shown = "not reached" if value == "never" else value
+    return Text(shown, f"{low} to {high}") if interval.is_bounded() else Text(shown)
 
 
 def _spread(cell: Cell, metric: str) -> str:
