@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -145,11 +146,14 @@ def run_command(command: Any) -> int:
         command.run(Console(width=width, markup=False))
     except (InputError, RunError) as error:
         return explain(error)
+    except BrokenPipeError:  # who read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except OSError as error:
         name = error.filename or "The output"
         return explain(InputError(f"{name} cannot be read or written: {error.strerror}."))
-    except KeyboardInterrupt:
-        print("lfiw: stopped.", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"lfiw: {'; '.join(['stopped', *map(str, error.args)])}.", file=sys.stderr)
         return INTERRUPTED
     return 0
 

@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from lfiw.config_file import read_config
-from lfiw.errors import InputError, one_line
+from lfiw.errors import NothingYet, one_line
 from lfiw.runlog import Row, read_evaluations
 
 FINAL_EVALUATIONS = 10
@@ -76,10 +76,10 @@ def make_curves(
     """Curves from rows of evaluations, up to what every seed has; `source` is for errors."""
     seeds = tuple(sorted({row["seed"] for row in rows}))
     if not seeds:
-        raise InputError(f"{source} has no evaluation yet.")
+        raise NothingYet(f"{source} has no evaluation yet.")
     steps = complete_steps(rows)
     if not steps:
-        raise InputError(f"{source} has no evaluation of all its seeds yet.")
+        raise NothingYet(f"{source} has no evaluation of all its seeds yet.")
     return Curves(
         env=one_line(config["env"]["id"]),
         agent=str((config.get("agent") or {}).get("name", "")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -87,22 +88,42 @@ def _make_gymnasium_env(config: EnvConfig, render_mode: str | None) -> gymnasium
     kwargs = dict(config.kwargs) | ({"render_mode": render_mode} if render_mode else {})
     try:
         factory = _find_factory(config.id)
+        if factory is None:
+            _check_version(config.id)
         _quieten_mujoco(config.id)
         env = gymnasium.make(config.id, **kwargs) if factory is None else factory(**kwargs)
         _quieten_mujoco(config.id)  # a factory may have been the first to import it
     except InputError:
         raise
     except gymnasium.error.UnregisteredEnv:
-        known = list(gymnasium.registry)
-        raise InputError(f"Unknown environment {config.id!r}.{nearest(config.id, known)}") from None
+        raise _unknown(config.id) from None
     except Exception as error:
         reason = " ".join(str(error).split())
+        if render_mode and "unexpected keyword argument 'render_mode'" in reason:
+            raise InputError(
+                f"{config.id!r} cannot be recorded: its function must accept render_mode="
+                f"{render_mode!r}."
+            ) from error
         raise InputError(
             f"Environment {config.id!r} could not be made: {type(error).__name__}: {reason}"
         ) from error
     if not isinstance(env, gymnasium.Env):
         raise InputError(f"{config.id!r} made a {type(env).__name__}, not a gymnasium.Env.")
     return env
+
+
+def _unknown(env_id: str) -> InputError:
+    hint = nearest(env_id, list(gymnasium.registry))
+    if "/" in env_id and ":" not in env_id:
+        hint = f" Where a package registers it, say which: PACKAGE:{env_id}."
+    return InputError(f"Unknown environment {env_id!r}.{hint}")
+
+
+def _check_version(env_id: str) -> None:
+    """Gymnasium would take the newest version of an id without one, and another one next year."""
+    name = env_id.rpartition(":")[2]
+    if name not in gymnasium.registry and not re.search(r"-v\d+$", name):
+        raise _unknown(env_id)
 
 
 def _quieten_mujoco(env_id: str) -> None:

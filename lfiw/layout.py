@@ -20,6 +20,8 @@ def safe_name(name: str) -> str:
 
 
 def run_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Path:
+    if label and label != safe_name(label):
+        raise InputError(f"A label has letters, digits and ._=+- only, unlike {label!r}.")
     name = f"{method}-{label}" if label else method
     return Path(out) / safe_name(env_id) / safe_name(name)
 
@@ -63,6 +65,8 @@ def find_runs(paths: Sequence[str | Path]) -> list[Path]:
     for path in map(Path, paths):
         below = [path] if (path / CONFIG).is_file() else runs_below(path)
         if not below:
+            if not path.exists():
+                raise InputError(f"{path} does not exist.")
             why = ": without a config.json, nothing was trained yet" if path.is_dir() else ""
             raise InputError(f"{path} holds no run folder{why}.")
         for folder in below:

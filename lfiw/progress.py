@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -16,6 +17,11 @@ from lfiw.runlog import Row
 REFRESH_SECONDS = 0.25
 
 
+class Evaluation(NamedTuple):
+    env_steps: int
+    returns: dict[int, float]  # by seed
+
+
 @dataclass
 class Progress:
     """What the display reads while a method trains."""
@@ -25,13 +31,11 @@ class Progress:
     num_runs: int
     env_steps: int = 0
     updates: int = 0
-    returns: dict[int, float] = field(default_factory=dict)  # by seed, all of one evaluation
-    evaluated_at: int = 0
+    evaluations: list[Evaluation] = field(default_factory=list)  # that all runs have had
+    under_way: dict[int, dict[int, float | None]] = field(default_factory=dict)  # the others
     faults: int = 0  # failures of environments that were survived
     stopped: list[int] = field(default_factory=list)  # seeds that were given up
     state: str = "starting"
-    # Evaluations that some runs still wait for: by environment steps and seed.
-    under_way: dict[int, dict[int, float | None]] = field(default_factory=dict)
 
     def on_row(self, row: Row) -> None:
         """Read a row of the log."""
@@ -40,19 +44,19 @@ class Progress:
             found = self.under_way.setdefault(row["env_steps"], {})
             found[row["seed"]] = row.get("return_mean")
         if row["kind"] == "stopped":
-            self.returns.pop(row["seed"], None)
             self.stopped.append(row["seed"])
-        self._show_complete()
-
-    def _show_complete(self) -> None:
-        """Returns are shown when every run that goes on has had the evaluation."""
         for env_steps in sorted(self.under_way):
-            found = self.under_way[env_steps]
-            live = {seed: found[seed] for seed in found if seed not in self.stopped}
-            if len(live) == self.num_runs - len(self.stopped):
-                self.returns = {seed: mean for seed, mean in live.items() if mean is not None}
-                self.evaluated_at = env_steps
-                self.under_way = {at: own for at, own in self.under_way.items() if at > env_steps}
+            self._complete(env_steps)
+
+    def _complete(self, env_steps: int) -> None:
+        """An evaluation is shown when every run that goes on has had it."""
+        found = self.under_way[env_steps]
+        live = {seed: mean for seed, mean in found.items() if seed not in self.stopped}
+        if len(live) < self.num_runs - len(self.stopped):
+            return
+        del self.under_way[env_steps]
+        if returns := {seed: mean for seed, mean in live.items() if mean is not None}:
+            self.evaluations.append(Evaluation(env_steps, returns))
 
 
 def count(number: int, noun: str) -> str:
@@ -94,10 +98,11 @@ class Rate:
         return rate, (total - done) / rate if rate else None
 
 
-def latest_return(group: Progress) -> str:
-    if not group.returns:
+def return_text(group: Progress, evaluation: Evaluation) -> str:
+    """Over the seeds that go on."""
+    values = [mean for seed, mean in evaluation.returns.items() if seed not in group.stopped]
+    if not values:
         return "-"
-    values = list(group.returns.values())
     spread = f" ± {np.std(values):,.0f}" if len(values) > 1 else ""
     return f"{np.mean(values):,.0f}{spread}"
 
@@ -118,13 +123,14 @@ def live_table(title: str, groups: Sequence[Progress], rate: float, left: float 
         table.add_column(heading, justify="right")
     table.add_column("state")
     for group in groups:
+        newest = group.evaluations[-1] if group.evaluations else None
         table.add_row(
             group.name,
             str(group.num_runs),
             f"{group.env_steps:,} / {group.total_env_steps:,}",
             f"{group.updates:,}",
-            latest_return(group),
-            f"{group.evaluated_at:,}" if group.returns else "-",
+            return_text(group, newest) if newest else "-",
+            f"{newest.env_steps:,}" if newest else "-",
             group.state + troubles(group),
         )
     return table
@@ -151,20 +157,22 @@ def show_progress(
 def _print_lines(
     groups: Sequence[Progress], running: Callable[[], bool], console: Console, rate: Rate
 ) -> None:
-    printed = {id(group): 0 for group in groups}
+    printed: dict[int, int] = {}
     alive = True
     while alive:
         alive = running()
         speed, left = rate.read()
+        pace = f", {speed:,.0f} steps/s" if speed else ""
+        remaining = f", {duration(left)} left" if left is not None and alive else ""
         for group in groups:
-            if group.returns and group.evaluated_at > printed[id(group)]:
-                printed[id(group)] = group.evaluated_at
-                pace = f", {speed:,.0f} steps/s" if speed else ""
-                remaining = f", {duration(left)} left" if left is not None and alive else ""
+            # Of a run that goes on, the log begins with evaluations of which one is enough.
+            first = printed.get(id(group), max(0, len(group.evaluations) - 1))
+            for evaluation in group.evaluations[first:]:
                 console.print(
-                    f"{group.name}: {group.evaluated_at:,} of {group.total_env_steps:,} steps, "
-                    f"return {latest_return(group)}{troubles(group)}{pace}{remaining}",
+                    f"{group.name}: {evaluation.env_steps:,} of {group.total_env_steps:,} steps, "
+                    f"return {return_text(group, evaluation)}{troubles(group)}{pace}{remaining}",
                     highlight=False,
                     soft_wrap=True,
                 )
+                printed[id(group)] = first = first + 1
         time.sleep(REFRESH_SECONDS)

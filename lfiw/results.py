@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 
 from lfiw.config_file import read_config_file
 from lfiw.curves import Curves, column, make_curves
-from lfiw.errors import InputError, nearest, one_line
+from lfiw.errors import InputError, NothingYet, nearest, one_line
 from lfiw.layout import parts_of, runs_below
 from lfiw.runlog import Row, read_metrics, stopped_seeds
 
@@ -111,15 +111,26 @@ def _labelled(title: str, label: str) -> str:
     return f"{title} ({label})" if label else title
 
 
-def read_methods(paths: Sequence[str | Path], names: Sequence[str] = ()) -> list[Method]:
+def read_methods(
+    paths: Sequence[str | Path],
+    names: Sequence[str] = (),
+    note: Callable[[str], None] = lambda sentence: None,
+) -> list[Method]:
     """The named methods, or all, of the run folders and stores at or below the paths, in the
-    paper's order."""
+    paper's order. `note` is told of runs without an evaluation, which are left out."""
     if not paths:
         raise InputError("Name at least one folder with runs or results.")
     sources = {source.resolve(): source for path in map(Path, paths) for source in _sources(path)}
     found: dict[tuple[str, str], Method] = {}
+    missing: list[NothingYet] = []
     for source in sources.values():
-        for method in _read_store(source) if source.name == CURVES_FILE else [_read_run(source)]:
+        try:
+            is_store = source.name == CURVES_FILE
+            methods = list(_read_store(source)) if is_store else [_read_run(source)]
+        except NothingYet as error:
+            missing.append(error)
+            continue
+        for method in methods:
             key = (method.task, method.name)
             if key in found:
                 raise InputError(
@@ -127,6 +138,10 @@ def read_methods(paths: Sequence[str | Path], names: Sequence[str] = ()) -> list
                     f"{method.source}; name only one of them, or train with a --label."
                 )
             found[key] = method
+    if missing and not found:
+        raise missing[0]
+    for empty in missing:
+        note(f"{empty} It is left out.")
     known = {method.name for method in found.values()}
     for name in names:
         if name not in known:
@@ -161,6 +176,8 @@ def _by_numbers(text: str) -> list[tuple[str, float]]:
 
 def _sources(path: Path) -> list[Path]:
     """Run folders and the curves of stores at or below a path."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist.")
     found = runs_below(path)
     found += sorted(path.glob(f"**/{CURVES_FILE}"))
     if not found:

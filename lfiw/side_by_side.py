@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -83,8 +85,15 @@ def train_side_by_side(
                 evaluator.close()
     _raise_failures(failures)
     if stop.is_set():
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(resume_hint([member.folder for member in members]))
     _report_stopped(members)
+
+
+def resume_hint(folders: Sequence[Path]) -> str:
+    common = Path(os.path.commonpath([folder.absolute() for folder in folders]))
+    here = Path.cwd()
+    shown = common.relative_to(here) if common.is_relative_to(here) else common
+    return f"`lfiw resume {shlex.quote(str(shown))}` goes on"
 
 
 def _report_stopped(members: Sequence[Member]) -> None:

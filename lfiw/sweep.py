@@ -134,7 +134,7 @@ class Sweep:
             )
             if stop.is_set():
                 self.cancel()
-                raise KeyboardInterrupt
+                raise KeyboardInterrupt("the same command goes on")
 
     def summary(self) -> str:
         counts = Counter(group.progress.state for group in self.groups)

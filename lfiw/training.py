@@ -172,7 +172,8 @@ def _refuse_clashes(folders: Sequence[Path]) -> None:
     for folder in folders:
         if folder.exists() and not _is_free(folder):
             raise InputError(
-                f"{folder} already holds a run; choose another --out or --label, or remove it."
+                f"{folder} already holds a run; choose another --out or --label, or go on with it "
+                f"(lfiw resume)."
             )
 
 

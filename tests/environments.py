@@ -275,6 +275,18 @@ class Breaking(Point):
         return super().act(action)
 
 
+class Raising(Probe):
+    """Shows a picture, and raises in its third step."""
+
+    def act(self, action: np.ndarray) -> float:
+        if self.time == 2:
+            raise RuntimeError("boom")
+        return 1.0
+
+    def render(self) -> Any:
+        return np.zeros((8, 8, 3), np.uint8)
+
+
 class Exploding(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A MuJoCo environment thrown out of its range at step `at` of every episode."""
 
@@ -407,6 +419,16 @@ def make_point(length: int = 30, render_mode: str | None = None) -> Probe:
 
 def make_faulty(fault: str = "obs", at: int = 5, value: float = np.nan) -> Probe:
     return Faulty(fault, at, float(value))
+
+
+def make_raising(render_mode: str | None = None) -> Probe:
+    return Raising(length=9)
+
+
+def make_spanned(span: Any) -> Probe:
+    if not isinstance(span, tuple):
+        raise TypeError(f"span must be a tuple, not {span!r}")
+    return Probe()
 
 
 def make_poisoned(poison: int | None = None, length: int = 30) -> Probe:

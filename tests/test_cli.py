@@ -185,6 +185,42 @@ def test_outdated_environment_gets_the_new_name(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("env", "hint"),
+    [
+        ("Pendulum", "Did you mean Pendulum-v1?"),
+        ("ALE/Pong-v5", "Where a package registers it, say which: PACKAGE:ALE/Pong-v5."),
+    ],
+)
+def test_environment_whose_version_or_package_is_not_named(
+    cli: Any, tmp_path: Path, env: str, hint: str
+) -> None:
+    sentence = cli("train", env, "--workers", "0").sentence()
+    assert sentence == f"lfiw: Unknown environment {env!r}. {hint}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("label", ["a/b", "..", "two words", "-"])
+def test_label_that_is_no_part_of_a_name(cli: Any, label: str) -> None:
+    assert "A label has letters" in cli("train", ENV, f"--label={label}").sentence()
+
+
+def test_reader_that_has_seen_enough(run_folder: Path) -> None:
+    """Nothing is said about a closed pipe."""
+    command = [sys.executable, "-m", "lfiw", "evaluate", str(run_folder), "--json"]
+    path = os.pathsep.join(filter(None, sys.path))
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
 def test_existing_run_is_refused(cli: Any, tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "environments-make_point" / "sac-lfiw"
     folder.mkdir(parents=True)
@@ -239,7 +275,8 @@ def test_wrong_command_lines(cli: Any, tmp_path: Path, arguments: list[str]) -> 
     ("arguments", "words"),
     [
         (["plot"], "Name at least one run folder."),
-        (["plot", "nowhere"], "nowhere holds neither run folders nor stored results."),
+        (["plot", "nowhere"], "nowhere does not exist."),
+        (["plot", "file"], "file holds neither run folders nor stored results."),
         (["plot", "RUN", "--methods", "sac-lfw"], "No run is of the method 'sac-lfw'. Valid"),
         (["report", "RUN", "--methods", ","], "--methods needs at least one name."),
         (["plot", "RUN", "--smooth", "4"], "running mean must be odd, not 4."),
@@ -249,7 +286,8 @@ def test_wrong_command_lines(cli: Any, tmp_path: Path, arguments: list[str]) -> 
         (["plot", "a" * 300], "a" * 300 + " cannot be read or written: File name too long."),
         (["verify", "a" * 300], "cannot be read or written: File name too long."),
         (["report"], "Name at least one folder with runs or results."),
-        (["report", "nowhere"], "nowhere holds neither run folders nor stored results."),
+        (["report", "nowhere"], "nowhere does not exist."),
+        (["report", "RUN", "--out", "RUN"], "is a run folder: choose another one for the report."),
         (["report", "RUN", "--out", "file"], "file cannot be written"),
         (["record", "nowhere"], "nowhere"),
         (["record", "RUN", "--out", "a.avi"], "a.avi: the file name must end in .mp4 or .gif."),

@@ -1,14 +1,19 @@
+import io
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+from lfiw.commands.runs import show_outcome
 from lfiw.curves import Curves, comparison_table, read_curves
-from lfiw.errors import InputError
+from lfiw.errors import InputError, RunError
+from lfiw.layout import find_runs
+from lfiw.results import read_methods
 
 
 def curves(steps: list[int], returns: list[list[float]], env: str = "Ant-v5") -> Curves:
@@ -113,3 +118,26 @@ def test_table_tells_environments_apart() -> None:
     text = text_of(comparison_table([curves([1], [[1.0]]), curves([1], [[1.0]], "Hopper-v5")]))
     assert "Ant-v5 sac-lfiw" in text
     assert "Hopper-v5 sac-lfiw" in text
+
+
+def test_a_folder_is_found_once_and_named_from_within(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "Ant-v5" / "sac-lfiw", [(0, 10, 1.0), (0, 20, 2.0)])
+    assert find_runs([tmp_path, run, tmp_path / "Ant-v5"]) == [run]
+    monkeypatch.chdir(run)
+    assert read_curves(Path()).method == "sac-lfiw"
+    assert [method.name for method in read_methods(["."])] == ["sac-lfiw"]
+
+
+def test_methods_without_an_evaluation_say_why_and_the_others_are_shown(tmp_path: Path) -> None:
+    """All evaluations of one method failed."""
+    good = write_run(tmp_path / "sac-uniform", [(0, 10, 1.0), (0, 20, 2.0)])
+    bad = write_run(tmp_path / "sac-per", [])
+    failed = {"kind": "failed eval", "seed": 0, "env_steps": 10, "faults": ["It broke twice."]}
+    (bad / "metrics.jsonl").write_text(json.dumps(failed) + "\n")
+    console = Console(file=io.StringIO(), width=200)
+    runs: Any = [SimpleNamespace(folder=folder) for folder in (good, bad)]
+    with pytest.raises(RunError, match=r"sac-per has no evaluation yet\. It broke twice\."):
+        show_outcome(runs, console)
+    assert "sac-uniform" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -20,7 +20,8 @@ from lfiw.checkpoint import load_checkpoint
 from lfiw.config import make_config
 from lfiw.curves import read_curves
 from lfiw.env_config import EnvConfig
-from lfiw.errors import RunError
+from lfiw.errors import InputError, RunError
+from lfiw.evaluate import evaluate_run
 from lfiw.faults import sickness
 from lfiw.jobs import Job
 from lfiw.resume import resume
@@ -139,6 +140,22 @@ def test_run_with_nobody_left_ends_early(tmp_path: Path) -> None:
         )
     steps = [row["env_steps"] for row in read_metrics(tmp_path / FOLDER)]
     assert 100 < max(steps) < 600
+    with pytest.raises(InputError, match=r"All seeds of .* were stopped"):
+        evaluate_run(tmp_path / FOLDER)
+
+
+def test_run_stopped_before_its_first_policy_is_no_damage(tmp_path: Path) -> None:
+    env = EnvConfig("environments:make_poisoned", {"poison": reset_seed(episode=0)})
+    settings = small("lfiw", seeds=(0, SICK), eval_every_env_steps=600)
+    with pytest.raises(RunError, match="no longer finite: sac-lfiw seed 5 "):
+        lfiw.train(env, "sac", "lfiw", out=tmp_path, workers=0, quiet=True, **settings)
+    run = tmp_path / FOLDER
+    assert [path.stem for path in run.glob("policies/*")] == ["seed-0"]
+    assert verify_run(run)[0] == []
+    assert [row["seed"] for row in evaluate_run(run, episodes=1)] == [0]
+    (run / "policies" / "seed-0.safetensors").unlink()
+    (run / "policies" / "seed-9.safetensors").touch()
+    assert any("seed-0.safetensors" in problem for problem in verify_run(run)[0])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from lfiw.layout import short_names
-from lfiw.progress import Progress, duration, latest_return, live_table, show_progress
+from lfiw.progress import Progress, duration, live_table, return_text, show_progress
 
 
 def training(**changes: object) -> Progress:
@@ -22,7 +22,7 @@ def evaluate(progress: Progress, env_steps: int, *returns: float) -> None:
         progress.on_row(row)
 
 
-def turns(count: int, *actions: Callable[[], None]) -> Callable[[], bool]:
+def turns(count: int, *actions: Callable[[], object]) -> Callable[[], bool]:
     """Says yes `count` times, doing something each time."""
     todo = list(actions)
     left = iter(range(count))
@@ -43,29 +43,44 @@ def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_latest_return() -> None:
+def shown(progress: Progress) -> list[tuple[int, str]]:
+    return [(one.env_steps, return_text(progress, one)) for one in progress.evaluations]
+
+
+def test_returns_of_different_evaluations_are_never_mixed() -> None:
     progress = training()
-    assert latest_return(progress) == "-"
     evaluate(progress, 500, 1000.0)
-    assert latest_return(progress) == "1,000"
-    evaluate(progress, 1000, 1000.0, 3000.0)
-    assert latest_return(progress) == "2,000 ± 1,000"
+    assert shown(progress) == []
+    evaluate(progress, 500, 1000.0, 3000.0)
+    evaluate(progress, 1000, 5000.0)
+    assert shown(progress) == [(500, "2,000 ± 1,000")]
+    progress.on_row({"kind": "failed eval", "seed": 1, "env_steps": 1000, "faults": ["a"]})
+    assert shown(progress)[1:] == [(1000, "5,000")]
+    evaluate(progress, 1500, 7000.0)
+    progress.on_row({"kind": "stopped", "seed": 1, "env_steps": 1500, "reason": "b"})
+    assert shown(progress) == [(500, "1,000"), (1000, "5,000"), (1500, "7,000")]
+    assert progress.under_way == {}
 
 
 def test_plain_lines_where_there_is_no_terminal() -> None:
-    """One line when all seeds have had an evaluation, and none twice."""
+    """One line when all seeds have had an evaluation, and none twice. Of evaluations before the
+    run went on, the newest."""
     progress = training()
+    evaluate(progress, 400, 8.0, 8.0)
+    evaluate(progress, 600, 9.0, 9.0)
     out = io.StringIO()
     running = turns(
         3,
         lambda: evaluate(progress, 1000, 1.0),
         lambda: evaluate(progress, 1000, 1.0, 3.0),
         lambda: None,
-        lambda: evaluate(progress, 2000, 5.0, 5.0),
+        lambda: (evaluate(progress, 1500, 4.0, 4.0), evaluate(progress, 2000, 5.0, 5.0)),
     )
     show_progress(lambda: "Ant-v5", [progress], running, Console(file=out))
     assert out.getvalue().splitlines() == [
+        "sac-lfiw: 600 of 2,000 steps, return 9 ± 0",
         "sac-lfiw: 1,000 of 2,000 steps, return 2 ± 1",
+        "sac-lfiw: 1,500 of 2,000 steps, return 4 ± 0",
         "sac-lfiw: 2,000 of 2,000 steps, return 5 ± 0",
     ]
 
@@ -122,6 +137,6 @@ def test_troubles_are_shown() -> None:
     progress.on_row({"kind": "stopped", "seed": 1, "env_steps": 200, "reason": "c"})
     console = Console(file=io.StringIO(), width=200)
     console.print(live_table("Point", [progress], 0.0, None))
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "training, 2 faults, seed 1 stopped" in shown
-    assert latest_return(progress) == "5"
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "training, 2 faults, seed 1 stopped" in text
+    assert shown(progress) == [(100, "5")]

@@ -107,3 +107,15 @@ def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
         read_methods([tmp_path])
     (tmp_path / "m.json").write_text(json.dumps(record("Ant-v5", "m", [0])))
     assert read_methods([tmp_path])[0].curves.returns.tolist() == [[2]]
+
+
+def test_runs_without_an_evaluation_are_left_out_with_a_note(tmp_path: Path) -> None:
+    """A sweep is looked at while its last methods have just begun."""
+    write_run(tmp_path, "sac-uniform", {0: [1.0]})
+    fresh = write_run(tmp_path, "sac-per", {0: [1.0]})
+    (fresh / "metrics.jsonl").write_text("")
+    notes: list[str] = []
+    assert [method.name for method in read_methods([tmp_path], (), notes.append)] == ["sac-uniform"]
+    assert notes == [f"{fresh} has no evaluation yet. It is left out."]
+    with pytest.raises(InputError, match="sac-per has no evaluation yet"):
+        read_methods([fresh])

@@ -108,6 +108,29 @@ def test_more_seeds_join_and_keep_where_they_came_from(tmp_path: Path) -> None:
     ]
 
 
+def test_seeds_that_were_added_to_a_run_belong_to_it(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a" / "sac-lfiw", {0: (1, 2)})
+    (run / "added").mkdir()
+    make_run(tmp_path / "b" / "sac-lfiw", {5: (3, 4)}).rename(run / "added" / "seed-5")
+    add_runs([run], tmp_path / "results")
+    assert returns_of(tmp_path / "results")["sac-lfiw"] == {0: [1, 2], 5: [3, 4]}
+    kept = record(tmp_path / "results", "sac-lfiw")
+    assert (kept["config"]["seeds"], kept["wall_seconds"]) == ([0, 5], 400)
+    log = run / "added" / "seed-5" / "metrics.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:2]))
+    with pytest.raises(InputError, match="not finished: seed 5 was evaluated up to 100 of 200"):
+        add_runs([run], tmp_path / "other")
+
+
+def test_one_cell_from_two_runs_is_refused(tmp_path: Path) -> None:
+    one = make_run(tmp_path / "a" / "sac-lfiw", {0: (1, 1), 1: (2, 2)})
+    two = make_run(tmp_path / "b" / "sac-lfiw", {1: (3, 3)})
+    with pytest.raises(InputError, match="sac-lfiw both have seed 1 of sac-lfiw; name only one"):
+        add_runs([one, two], tmp_path / "results")
+    assert not (tmp_path / "results").exists()
+    add_runs([one, one], tmp_path / "results")  # the same folder named twice is one
+
+
 def test_seeds_with_other_settings_do_not_mix(tmp_path: Path) -> None:
     store = tmp_path / "results"
     add_runs([make_run(tmp_path / "a" / "sac-lfiw", {0: (1, 1)})], store)
@@ -247,8 +270,8 @@ def test_show(tmp_path: Path, capfd: Any) -> None:
     ("arguments", "hint"),
     [
         (["add"], "Name at least one run folder."),
-        (["add", "nowhere"], "nowhere holds no run folder."),
-        (["show"], "results holds neither run folders nor stored results."),
+        (["add", "nowhere"], "nowhere does not exist."),
+        (["show"], "results does not exist."),
     ],
 )
 def test_bad_input_is_one_sentence(

@@ -15,7 +15,7 @@ import lfiw
 from lfiw.checkpoint import list_checkpoints
 from lfiw.config_file import write_config
 from lfiw.curves import read_curves
-from lfiw.errors import InputError
+from lfiw.errors import InputError, RunError
 from lfiw.evaluate import evaluate_run
 from lfiw.resume import resume
 from lfiw.saved_state import ring_counter, saved_array
@@ -59,13 +59,39 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_extended_run_goes_on(finished: Path) -> None:
-    before = rows(finished)
+    before, snapshots = rows(finished), snapshots_of(finished)
     resume([finished], env_steps=300, quiet=True)
     after = rows(finished)
     assert after[: len(before)] == before
     assert after[-1]["env_steps"] == 300
     config = json.loads((finished / "config.json").read_text())["config"]
     assert (config["env_steps"], config["schedule_env_steps"]) == (300, 200)
+    retaken = snapshots_of(finished)  # step 200 is at two thirds now
+    assert snapshots.keys() == retaken.keys() == {20, 40, 60, 80, 100}
+    assert [p for p in snapshots if retaken[p] != snapshots[p]] == [80, 100]
+
+
+def snapshots_of(run: Path) -> dict[int, bytes]:
+    files = sorted(run.glob("snapshots/*/seed-0.safetensors"))
+    return {int(file.parent.name): file.read_bytes() for file in files}
+
+
+def test_snapshots_that_an_extended_run_has_not_reached_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the old end would be taken for the new one."""
+
+    def fail(*_: Any) -> None:
+        raise RunError("pulled the plug")
+
+    run = train(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("lfiw.member.Member.finish_phase", fail)
+        with pytest.raises(RunError, match="pulled the plug"):
+            resume([run], env_steps=400, quiet=True)
+    assert list(snapshots_of(run)) == [20, 40]  # step 200 is half of the way now
+    resume([run], quiet=True)
+    assert list(snapshots_of(run)) == [20, 40, 60, 80, 100]
 
 
 def test_extended_ring_goes_on_where_it_ended(finished: Path) -> None:

@@ -92,6 +92,17 @@ def test_efficiency_ratio_of_a_noisy_base_to_itself_is_one() -> None:
     assert efficiency_ratio(level, level, np.arange(20) + 1, np.arange(20) + 1, 10) == 1
 
 
+@pytest.mark.parametrize("tasks", [[[1.0]], [[1.0, 2.0, 3.0], [5.0]]])
+def test_single_run_has_no_interval(tasks: list[list[float]]) -> None:
+    """However often it is drawn, it is the same: a width of zero would be a lie."""
+    scores = [np.array(task) for task in tasks]
+    found = bootstrap(interquartile_mean, scores, rng=np.random.default_rng(0))
+    assert found.value == interquartile_mean(scores)
+    assert not found.is_bounded()
+    pair = [np.array([1.0, 2.0])]
+    assert bootstrap(interquartile_mean, pair, rng=np.random.default_rng(0)).is_bounded()
+
+
 def test_interval_of_two_runs_has_a_closed_form() -> None:
     """The mean of two draws of {0, 1} is 0, 1/2 or 1 with 1/4, 1/2, 1/4."""
     mean = bootstrap(lambda scores: scores[0].mean(axis=-1), arrays([0, 1]), rng=generator())

@@ -1,5 +1,6 @@
 """Methods that train in lock-step: who joins whom, and that joining changes nothing."""
 
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,6 +61,15 @@ def test_methods_out_of_step_are_not_joined() -> None:
     others = jobs_of(("td3", "uniform"), ("td3", "per"), env_steps=5000)
     teams = make_teams([*short, *long, *others], fake_devices("gpu", 1))
     assert names(teams) == [["sac-uniform"], ["sac-per"], ["td3-uniform", "td3-per"]]
+
+
+def test_only_folders_that_stand_side_by_side_are_joined() -> None:
+    """There a resume looks for the others of a team."""
+    jobs = [
+        dataclasses.replace(job, folder=job.folder / "added" / "seed-5")
+        for job in jobs_of(TABLE[0], TABLE[2], TABLE[3])
+    ]
+    assert [len(team) for team in make_teams(jobs, fake_devices("gpu", 1))] == [1, 1, 1]
 
 
 def test_scalars_do_not_separate() -> None:

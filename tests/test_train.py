@@ -311,6 +311,15 @@ def test_arguments_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_arguments_are_given_as_they_will_be_read_back(tmp_path: Path) -> None:
+    """A tuple is a list in config.json: an environment that insists on one must say so before
+    training, not when the finished run is evaluated."""
+    env = EnvConfig("environments:make_spanned", {"span": (1, 2)})
+    with pytest.raises(InputError, match="a tuple, not \\[1, 2\\]"):
+        train(env, out=tmp_path / "runs", quiet=True, **small("lfiw"))
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "beside", [{"env_steps": 10}, {"agent": "td3"}, {"replay": "per"}, {"preset": "paper"}]
 )
@@ -332,6 +341,13 @@ def test_sick_environment_stops_its_run_with_a_sentence(tmp_path: Path, workers:
     )
     (folder,) = tmp_path.glob("*/*")
     assert [row["env_steps"] for row in read_metrics(folder)] == [50]  # not the sick phase
+
+
+def test_every_method_that_failed_is_named(tmp_path: Path) -> None:
+    env = EnvConfig("environments:make_faulty", {"fault": "reward", "at": 70})
+    configs = [make_config(env, "sac", name, **small(name)) for name in ("uniform", "per")]
+    with pytest.raises(RunError, match=r"^sac-uniform stopped: .*\. sac-per stopped: .*\.$"):
+        train_all(configs, out=tmp_path, workers=0, quiet=True)
 
 
 def test_environments_may_differ_between_methods(tmp_path: Path) -> None:
@@ -391,6 +407,21 @@ def test_evaluate_refuses_another_observation_size(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", ENV, 5, 2)
     with pytest.raises(InputError, match=r"observations of size 5, but .* now gives 2"):
         evaluate_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("env", "obs_size", "sentence"),
+    [
+        ("environments:make_raising", 5, r"observations of size 5, but .* now gives 1"),
+        ("environments:make_raising", 1, r"make_raising failed in step 3: RuntimeError: boom"),
+    ],
+)
+def test_record_tells_what_failed(tmp_path: Path, env: str, obs_size: int, sentence: str) -> None:
+    pytest.importorskip("imageio_ffmpeg", reason="recording needs lfiw[video]")
+    folder = make_run(tmp_path / "run", env, obs_size, 1)
+    with pytest.raises((InputError, RunError), match=sentence):
+        record_run(folder, tmp_path / "a.gif")
+    assert not (tmp_path / "a.gif").exists()
 
 
 def test_evaluate_refuses_a_damaged_policy(tmp_path: Path) -> None:
@@ -576,7 +607,7 @@ def test_interrupt_stops_training_and_leaves_no_worker(tmp_path: Path, programs:
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=GUARD_SECONDS)
     assert process.returncode == 130, err
-    assert "lfiw: stopped." in err
+    assert f"lfiw: stopped; `lfiw resume {log.parent}` goes on." in err
     assert "Traceback" not in err
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
     rows = read_metrics(log.parent)

@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from lfiw.commands.options import split_names
+from lfiw.commands.options import say_note, split_names
 from lfiw.errors import InputError
 
 
@@ -104,10 +104,8 @@ class Plot:
         if not self.runs:
             raise InputError("Name at least one run folder.")
         check_picture(self.out)
-        curves = [
-            method.curves
-            for method in read_methods(self.runs, split_names(self.methods, "--methods"))
-        ]
+        names = split_names(self.methods, "--methods")
+        curves = [method.curves for method in read_methods(self.runs, names, say_note)]
         picture = plot_curves(curves, self.out, self.smooth)
         console.print(comparison_table(curves))
         console.print(str(picture), soft_wrap=True, highlight=False)
@@ -127,7 +125,8 @@ class Report:
     def run(self, console: Console) -> None:
         from lfiw.report import write_report
 
-        for path in write_report(self.sources, self.out, split_names(self.methods, "--methods")):
+        names = split_names(self.methods, "--methods")
+        for path in write_report(self.sources, self.out, names, say_note):
             console.print(str(path), soft_wrap=True, highlight=False)
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lfiw.errors import InputError, nearest
+from lfiw.errors import InputError, nearest, one_line
 
 if TYPE_CHECKING:
     from lfiw.config import TrainConfig
+
+
+def say_note(sentence: str) -> None:
+    print(f"lfiw: {one_line(sentence)}", file=sys.stderr)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

@@ -186,7 +186,10 @@ class Reproduction:
                     else Job(run.config, run.folder)
                     for run in group
                 ]
-                run_jobs(jobs, self.workers, self.devices, self.console)
+                try:
+                    run_jobs(jobs, self.workers, self.devices, self.console)
+                except KeyboardInterrupt:
+                    raise KeyboardInterrupt("the same command goes on") from None
 
     def analyse(self, name: str, runs: Sequence[Run]) -> list[Path]:
         if runs:

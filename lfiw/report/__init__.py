@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lfiw.errors import InputError
+from lfiw.layout import CONFIG
 from lfiw.report.export import aggregates_csv, cells_csv
 from lfiw.report.figures import write_figures
 from lfiw.report.page import make_page
@@ -15,14 +16,19 @@ from lfiw.results import Method, read_methods
 
 
 def write_report(
-    sources: Sequence[str | Path], out: str | Path, names: Sequence[str] = ()
+    sources: Sequence[str | Path],
+    out: str | Path,
+    names: Sequence[str] = (),
+    note: Callable[[str], None] = lambda sentence: None,
 ) -> list[Path]:
     """Everything about the named methods, or all, of the runs at or below the sources, written to
     a folder; the page first."""
-    methods = read_methods(sources, names)
+    folder = Path(out)
+    if (folder / CONFIG).is_file():
+        raise InputError(f"{out} is a run folder: choose another one for the report.")
+    methods = read_methods(sources, names, note)
     summary = summarise(methods)
     texts = make_texts(methods, summary)
-    folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

@@ -206,6 +206,13 @@ const charts = (() => {
     register({ node, draw });
   }
 
+  // Cut in the middle: the beginning and the end tell methods apart.
+  function shortened(title, most) {
+    if (title.length <= most) return title;
+    const kept = Math.floor((most - 1) / 2);
+    return `${title.slice(0, most - 1 - kept)}…${title.slice(title.length - kept)}`;
+  }
+
   // --- a panel with one interval per method
   // spec: title, note, range, reference, form(value), rows: [{ title, look, interval }]
   function forestPanel(parent, spec) {
@@ -227,7 +234,7 @@ const charts = (() => {
       spec.rows.forEach((row, index) => {
         const [value, from, until] = row.interval;
         const [at, look] = [index * 30 + 20, row.look];
-        const label = row.title.length * 8 > names ? `${row.title.slice(0, Math.floor(names / 8))}…` : row.title;
+        const label = shortened(row.title, Math.floor(names / 8));
         marks += `<text class="name" x="${names}" y="${at + 4}" text-anchor="end">${escape(label)}</text>
           ${isNumber(from) ? `<path class="whisker" stroke="${ink(look)}" d="M${x.to(from)} ${at}H${x.to(until)}"/>` : ""}
           <g transform="translate(${x.to(value)} ${at}) scale(1.5)">${marker(look, 0, 0)}</g>

@@ -9,6 +9,7 @@ from lfiw.bench.cli import Learner
 from lfiw.bench.learner import FILL_ROWS, bench_learner, update_flops
 from lfiw.bench.result import BenchResult
 from lfiw.config import make_config
+from lfiw.errors import InputError
 from lfiw.types import EnvSpec
 
 HALF_CHEETAH = EnvSpec(obs_size=17, action_size=6)
@@ -51,6 +52,18 @@ def test_rows() -> None:
     assert row["run_updates_per_s"] == pytest.approx(1e3 / row["ms_per_update"])
     assert row["gflop_per_s"] > 0
     assert row["share_of_peak"] > 0
+
+
+def test_a_ring_smaller_than_what_fills_it() -> None:
+    config = make_config("environments:make_point", "sac", "uniform", **small("uniform"))
+    assert config.capacity < FILL_ROWS
+    assert len(bench_learner([config], calls=1).rows) == 1
+
+
+@pytest.mark.parametrize("options", [{"runs": ""}, {"calls": 0}])
+def test_nothing_to_measure_is_one_sentence(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="at least"):
+        Learner(**options).run(Console(quiet=True))
 
 
 def test_settings_reach_every_method_that_has_them(monkeypatch: Any) -> None:

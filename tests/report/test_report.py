@@ -175,6 +175,16 @@ def test_embedded_json_closes_no_script() -> None:
     assert json.loads(embed({HOSTILE: [HOSTILE, None]})) == {HOSTILE: [HOSTILE, None]}
 
 
+def test_single_seed_is_shown_without_intervals(tmp_path: Path) -> None:
+    for name, level in (("sac-uniform", 1.0), ("sac-lfiw", 2.0)):
+        write_run(tmp_path / "runs", name, {0: [level, 2 * level]})
+    page, texts = report(tmp_path / "runs")
+    (aggregate,) = [a for a in json.loads(page.scripts[0])["aggregates"] if a["improvement"]]
+    assert aggregate["improvement"] == [1, None, None]
+    rows = [line for line in texts["tables.md"].splitlines() if line.startswith("| SAC")]
+    assert rows and not any(" to " in row for row in rows)
+
+
 def test_number_that_is_not_finite_is_no_obstacle(tmp_path: Path) -> None:
     returns: dict[int, list[Any]] = {0: [1.0, None, 3.0], 1: [1.0, 2.0, 3.0]}
     write_run(tmp_path / "runs", "sac-uniform", returns)
@@ -231,7 +241,7 @@ def test_bad_input_is_one_sentence(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InputError, match="file cannot be written"):
         write_report([runs], tmp_path / "file")
-    with pytest.raises(InputError, match="holds neither"):
+    with pytest.raises(InputError, match="does not exist"):
         write_report([tmp_path / "nowhere"], tmp_path / "report")
     assert not (tmp_path / "report").exists()
     assert (tmp_path / "file").read_text() == "in the way"
