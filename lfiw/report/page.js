@@ -68,14 +68,14 @@
     if (compared.length) {
       forestPanel(forests, {
         title: "Probability of ending above uniform replay", range: [0, 1], reference: 0.5, form: percent,
-        note: "Against uniform replay with the same agent; 95 % intervals. Dashed: a tie.",
+        note: "Against uniform replay with the same agent; 95 % intervals where there are several runs. Dashed: a tie.",
         rows: compared.map((one) => ({ title: one.title, look: data.looks[one.strategy], interval: one.improvement })),
       });
     }
     if (data.aggregates.length) {
       forestPanel(forests, {
         title: "Score, interquartile mean", reference: 1, form: (value) => value.toFixed(2),
-        note: "Final return, where uniform replay starts at 0 and ends at 1; 95 % intervals.",
+        note: "Final return, where uniform replay starts at 0 and ends at 1; 95 % intervals where there are several runs.",
         rows: data.aggregates.map((one) => ({ title: one.title, look: data.looks[one.strategy], interval: one.iqm })),
       });
     }
