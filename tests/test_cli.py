@@ -195,14 +195,15 @@ def test_outdated_environment_gets_the_new_name(tmp_path: Path) -> None:
 def test_environment_whose_version_or_package_is_not_named(
     cli: Any, tmp_path: Path, env: str, hint: str
 ) -> None:
-    sentence = cli("train", env, "--workers", "0").sentence()
+    sentence = cli("train", env, "--workers", "0", "--env-steps", "9").sentence()
     assert sentence == f"lfiw: Unknown environment {env!r}. {hint}"
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("label", ["a/b", "..", "two words", "-"])
 def test_label_that_is_no_part_of_a_name(cli: Any, label: str) -> None:
-    assert "A label has letters" in cli("train", ENV, f"--label={label}").sentence()
+    outcome = cli("train", ENV, f"--label={label}", "--env-steps", "9", "--workers", "0")
+    assert "A label has letters" in outcome.sentence()
 
 
 def test_reader_that_has_seen_enough(run_folder: Path) -> None:

@@ -19,16 +19,20 @@ def acting(action: float) -> dict[str, np.ndarray]:
     return linear(np.zeros((3, 1)), [np.arctanh(action)])
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
+def make_lfiw(folder: Path, seed: int) -> Run:
     """The final policy acts 0.5; of the four earlier ones the last does so too, the others -0.5.
     The ratio network's logit is the action."""
     settings = {"agent.exploration_noise": 0.0, "replay.hidden_sizes": (16,), "batch_size": 32}
-    run = make_run(tmp_path / "sac-lfiw", ENV, "td3", "lfiw", seeds=(3,), **settings)
+    run = make_run(folder, ENV, "td3", "lfiw", seeds=(seed,), **settings)
     ratio = linear([[0], [0], [0], [1]], [0])
     for percent, action in zip((20, 40, 60, 80, 100), (-0.5, -0.5, -0.5, 0.5, 0.5), strict=True):
         save_snapshot(run, percent, {"policy": acting(action), "ratio": ratio})
     return run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return make_lfiw(tmp_path / "sac-lfiw", 3)
 
 
 def test_quality_by_hand() -> None:
@@ -58,6 +62,17 @@ def test_file(run: Run, tmp_path: Path) -> None:
     assert content["paper"] == {"precision": 0.873, "accuracy": 0.731}
     assert content["trained"] == {"precision": 0.8, "accuracy": 0.875}
     assert [row["seed"] for row in content["runs"]] == [3]
+
+
+def test_seeds_that_were_added_are_counted_and_stopped_ones_are_not(
+    run: Run, tmp_path: Path
+) -> None:
+    make_lfiw(run.folder / "added" / "seed-7", 7)
+    sick = make_lfiw(run.folder / "added" / "seed-8", 8)
+    row = {"kind": "stopped", "seed": 8, "env_steps": 9, "reason": "it is sick"}
+    (sick.folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    (path,) = analyse_accuracy(Study("accuracy", "smoke", tmp_path, [run]))
+    assert [row["seed"] for row in json.loads(path.read_text())["runs"]] == [3, 7]
 
 
 def test_missing_snapshot_is_named(run: Run) -> None:

@@ -15,6 +15,7 @@ from lfiw.report import make_texts, write_report
 from lfiw.report.page import MAX_POINTS, embed
 from lfiw.report.summary import summarise
 from lfiw.results import read_methods
+from lfiw.results_page import provenance_table
 
 HOSTILE = "</script><script>document.title='broken'</script><!-- {{css}} \u2028 & $x^$"
 
@@ -183,6 +184,15 @@ def test_single_seed_is_shown_without_intervals(tmp_path: Path) -> None:
     assert aggregate["improvement"] == [1, None, None]
     rows = [line for line in texts["tables.md"].splitlines() if line.startswith("| SAC")]
     assert rows and not any(" to " in row for row in rows)
+
+
+def test_entries_that_are_null_are_no_obstacle(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs", "sac-uniform", {0: [1.0]})
+    content = json.loads((run / "config.json").read_text())
+    content["config"]["env_steps"] = content["hardware"] = content["versions"] = None
+    (run / "config.json").write_text(json.dumps(content))
+    report(tmp_path / "runs")
+    assert "jax None" in provenance_table(read_methods([tmp_path / "runs"]))
 
 
 def test_number_that_is_not_finite_is_no_obstacle(tmp_path: Path) -> None:
