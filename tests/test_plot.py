@@ -77,6 +77,8 @@ def test_agents_stand_side_by_side(tmp_path: Path) -> None:
         share_of(grid[row * height : (row + 1) * height, width:], COLOURS[0]) for row in range(3)
     ]
     assert right[0] == right[2] == 0 and right[1] > 1e-3
+    place = grid[height // 5 : 4 * height // 5, width + width // 5 : 2 * width - width // 5]
+    assert np.all(place == 1)  # not even axes
 
 
 def test_text_names_methods_and_environment(tmp_path: Path) -> None:
