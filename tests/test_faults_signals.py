@@ -138,8 +138,11 @@ def test_interrupt_before_anything_began_is_no_traceback(tmp_path: Path) -> None
     """While the command's modules are still being imported."""
     raises = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
     (tmp_path / "tyro.py").write_text(raises)
+    # A test that runs in the background has inherited that Ctrl-C is ignored.
+    heeded = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL)"
+    command = "os.execv(sys.executable, [sys.executable, '-m', 'lfiw', 'settings'])"
     done = subprocess.run(
-        [sys.executable, "-m", "lfiw", "settings"],
+        [sys.executable, "-c", f"{heeded}; {command}"],
         env=os.environ
         | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,

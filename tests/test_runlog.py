@@ -160,9 +160,11 @@ def test_names_are_safe(name: str, safe: str) -> None:
 
 def test_run_folder_layout(tmp_path: Path) -> None:
     assert run_folder(tmp_path, "Ant-v5", "sac-lfiw") == tmp_path / "Ant-v5" / "sac-lfiw"
-    labelled = run_folder(tmp_path, "mod:make", "td3-per", "T=2/../x")
-    assert labelled == tmp_path / "mod-make" / "td3-per-T=2-..-x"
+    labelled = run_folder(tmp_path, "mod:make/../x", "td3-per", "T=2")
+    assert labelled == tmp_path / "mod-make-..-x" / "td3-per-T=2"
     assert labelled.resolve().is_relative_to(tmp_path.resolve())
+    with pytest.raises(InputError, match=r"unlike 'T=2/\.\./x'"):
+        run_folder(tmp_path, "Ant-v5", "sac-lfiw", "T=2/../x")
 
 
 def test_line_cut_short_is_left_out(tmp_path: Path) -> None:
@@ -259,6 +261,7 @@ def test_runs_are_found_below_a_folder(tmp_path: Path) -> None:
         (run / "config.json").write_text("{}")
     assert find_runs([tmp_path]) == runs
     assert find_runs([runs[1], runs[0]]) == [runs[1], runs[0]]
-    for empty in (tmp_path / "nowhere", tmp_path / "Ant-v5" / "sac-lfiw" / "config.json"):
-        with pytest.raises(InputError, match="holds no run folder"):
-            find_runs([empty])
+    places = {"nowhere": "does not exist", "Ant-v5/sac-lfiw/config.json": "holds no run folder"}
+    for name, sentence in places.items():
+        with pytest.raises(InputError, match=sentence):
+            find_runs([tmp_path / name])
