@@ -47,11 +47,18 @@ def _cgroup_available() -> int | None:
     for folder, limit, usage, cached in CGROUPS:
         try:
             free = int((folder / limit).read_text()) - int((folder / usage).read_text())
-            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
         except (OSError, ValueError):  # no such file, or `max`
             continue
-        return free + int(stat.get(cached, 0))
+        return free + _stated(folder / "memory.stat", cached)
     return None
+
+
+def _stated(file: Path, name: str) -> int:
+    """A number of a file with lines `NAME NUMBER`; 0 where it has none."""
+    try:
+        return int(dict(line.split() for line in file.read_text().splitlines()).get(name, 0))
+    except (OSError, ValueError):
+        return 0
 
 
 def size_text(num_bytes: float) -> str:

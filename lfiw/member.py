@@ -232,7 +232,7 @@ class Member:
         live = {run: self.runners[run] for run in self.live_runs()}
         self.runners |= self.collector.restore(live, allow_inexact)
         self.phase = restored_phase(facts, arrays)
-        if facts["config"]["config"]["env_steps"] != self.config.env_steps:
+        if facts["config"]["config"].get("env_steps") != self.config.env_steps:
             self._retake_snapshots(position.phase_start if self.phase else position.env_steps)
         return position
 

@@ -29,5 +29,7 @@ def test_cached_files_count_as_free_memory(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / name).write_text(content)
     monkeypatch.setattr("lfiw.host.CGROUPS", ((tmp_path, *CGROUPS[0][1:]),))
     assert available_memory() == 700
+    (tmp_path / "memory.stat").unlink()
+    assert available_memory() == 300  # the limit holds all the same
     (tmp_path / "memory.max").write_text("max\n")
     assert available_memory() > 1000

@@ -27,6 +27,7 @@ from lfiw.errors import InputError, RunError
 from lfiw.evaluate import evaluate_run
 from lfiw.files import json_hash, refuse_links
 from lfiw.resume import resume
+from lfiw.runlog import read_metrics
 from lfiw.verify import verify_run
 
 SETTINGS: dict[str, Any] = {
@@ -250,6 +251,14 @@ def test_hostile_checkpoint(run: Path, kind: str) -> None:
         resume([run], env_steps=150, workers=0, quiet=True)
     assert "\n" not in str(refused.value)
     assert not (newest / "witness").exists()
+
+
+def test_checkpoint_that_does_not_say_how_long_the_run_was(run: Path) -> None:
+    """Its snapshots may be of another length: those that lie ahead are taken anew."""
+    newest, _ = list_checkpoints(run)
+    rewrite(newest, lambda manifest: manifest["facts"]["config"]["config"].pop("env_steps"))
+    resume([run], env_steps=150, workers=0, quiet=True)
+    assert read_metrics(run)[-1]["env_steps"] == 150
 
 
 def test_a_file_that_vanishes_is_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 
 from lfiw.commands.options import apply_settings, parse_seeds, split_names
-from lfiw.errors import InputError, RunError, one_line
+from lfiw.errors import InputError, NothingYet, RunError, one_line
 
 if TYPE_CHECKING:
     from lfiw.config import TrainConfig
@@ -27,8 +27,9 @@ def show_outcome(runs: Sequence[Run], console: Console) -> None:
     for run in runs:
         try:
             shown.append(read_curves(run.folder))
-        except InputError as error:
-            faults = [row["faults"][-1] for row in read_rows(run.folder, "failed eval")]
+        except NothingYet as error:
+            failed = read_rows(run.folder, "failed eval")
+            faults = [fault for row in failed for fault in row.get("faults", ())]
             missing.append(f"{error} {faults[-1]}" if faults else str(error))
     if shown:
         console.print(comparison_table(shown))
