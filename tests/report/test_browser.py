@@ -67,7 +67,15 @@ def resize(driver: Any, width: int, height: int, mobile: bool = False) -> None:
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
+def settle(driver: Any) -> None:
+    """Panels draw themselves anew in the frame after their width has changed."""
+    frames = "requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    driver.execute_async_script(f"const done = arguments[0]; {frames}")
+
+
 def select(driver: Any, css: str) -> list[Any]:
+    """What there is once nothing is drawn any more: a node found before would be stale."""
+    settle(driver)
     return list(driver.find_elements("css selector", css))
 
 
@@ -204,6 +212,7 @@ def test_nothing_is_wider_than_a_phone(
     driver.get(address)
     for index in range(TASKS):
         driver.execute_script(f"document.querySelectorAll('#tabs button')[{index}].click()")
+        settle(driver)
         assert driver.execute_script("return document.documentElement.scrollWidth") <= width
     screenshot(driver, tmp_path / "phone.png")
     heights = [node.size["height"] for node in select(driver, ".chips button")]
