@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ STYLES = ("-", "--", "-.", ":")
 PREFERRED = ("lfiw", "uniform", "per", "ere")  # the first colours are theirs
 FORMATS = {".png", ".pdf", ".svg"}
 PANELS_PER_ROW = 3
+LINE_LENGTH = 40
 
 
 def check_picture(out: str | Path) -> Path:
@@ -44,8 +46,8 @@ def looks(strategies: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def plain(text: str) -> str:
-    """Text that matplotlib shows as it is, dollar signs too."""
-    return text.replace("$", r"\$")
+    """Text that matplotlib shows as it is, dollar signs too, in lines that a panel holds."""
+    return textwrap.fill(text, LINE_LENGTH).replace("$", r"\$")
 
 
 def new_panels(count: int, columns: int = PANELS_PER_ROW) -> tuple[Figure, list[Axes]]:

@@ -255,3 +255,14 @@ def test_bad_input_is_one_sentence(runs: Path, tmp_path: Path) -> None:
         write_report([tmp_path / "nowhere"], tmp_path / "report")
     assert not (tmp_path / "report").exists()
     assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.filterwarnings("error")
+def test_long_names_are_wrapped_in_the_figures(tmp_path: Path) -> None:
+    """In one line two of them were wider than the figure, and matplotlib gave up with a warning."""
+    values = {0: [1.0, 2.0], 1: [2.0, 3.0]}
+    for letter in "ab":
+        label = "-".join(9 * ["longer"]) + letter
+        write_run(tmp_path / "runs", f"sac-lfiw-{label}", values, ess=[1.0, 0.5])
+    write_report([tmp_path / "runs"], tmp_path / "report")
+    assert (tmp_path / "report" / "effective_sample_size.png").is_file()
