@@ -135,7 +135,9 @@ def test_methods_without_an_evaluation_say_why_and_the_others_are_shown(tmp_path
     good = write_run(tmp_path / "sac-uniform", [(0, 10, 1.0), (0, 20, 2.0)])
     bad = write_run(tmp_path / "sac-per", [])
     failed = {"kind": "failed eval", "seed": 0, "env_steps": 10, "faults": ["It broke twice."]}
-    (bad / "metrics.jsonl").write_text(json.dumps(failed) + "\n")
+    silent = {"kind": "failed eval", "seed": 0, "env_steps": 20}
+    lines = [json.dumps(row) + "\n" for row in (failed, silent)]
+    (bad / "metrics.jsonl").write_text("".join(lines))
     console = Console(file=io.StringIO(), width=200)
     runs: Any = [SimpleNamespace(folder=folder) for folder in (good, bad)]
     with pytest.raises(RunError, match=r"sac-per has no evaluation yet\. It broke twice\."):
