@@ -63,6 +63,23 @@ def new_panels(count: int, columns: int = PANELS_PER_ROW) -> tuple[Figure, list[
     return figure, panels[:count]
 
 
+def agent_panels(curves: Sequence[Curves]) -> tuple[Figure, dict[tuple[str, str], Axes]]:
+    """One panel per environment and agent that has a curve. Several agents stand side by side, one
+    row per environment."""
+    envs = dict.fromkeys(curve.env for curve in curves)
+    agents = dict.fromkeys(curve.agent for curve in curves)
+    places = list(itertools.product(envs, agents))
+    figure, axes = new_panels(len(places), len(agents) if len(agents) > 1 else PANELS_PER_ROW)
+    panels = dict(zip(places, axes, strict=True))
+    for empty in panels.keys() - {(curve.env, curve.agent) for curve in curves}:
+        panels.pop(empty).remove()
+    for (env, agent), panel in panels.items():
+        panel.set_title(plain(f"{env}, {agent}"))
+        panel.set_xlabel("environment steps")
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    return figure, panels
+
+
 def save_figure(figure: Figure, path: Path) -> Path:
     """The same figure gives the same bytes: no date, no random names."""
     make_parent(path)
@@ -73,43 +90,30 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def plot_curves(curves: Sequence[Curves], out: str | Path, smooth: int = 1) -> Path:
-    """One panel per environment and agent, one line per method: mean and shaded standard
-    deviation, of running means over `smooth` evaluations. Several agents stand side by side, one
-    row per environment."""
+    """One line per method: mean and shaded standard deviation, of running means over `smooth`
+    evaluations."""
     path = check_picture(out)
     if smooth < 1 or smooth % 2 == 0:
         raise InputError(f"The number of evaluations in a running mean must be odd, not {smooth}.")
     curves = [curve.smoothed(smooth) for curve in curves]
-    envs = list(dict.fromkeys(curve.env for curve in curves))
-    agents = list(dict.fromkeys(curve.agent for curve in curves))
-    columns = len(agents) if len(agents) > 1 else PANELS_PER_ROW
-    figure, panels = new_panels(len(envs) * len(agents), columns)
+    figure, panels = agent_panels(curves)
     styles = looks(curve.strategy for curve in curves)  # the same in every panel
-    for axes, (env, agent) in zip(panels, itertools.product(envs, agents), strict=True):
-        group = [curve for curve in curves if (curve.env, curve.agent) == (env, agent)]
-        if group:
-            _plot_panel(axes, f"{env}, {agent}", group, styles)
-        else:
-            axes.remove()
+    for curve in curves:
+        _plot_curve(panels[curve.env, curve.agent], curve, styles[curve.strategy])
+    for axes in panels.values():
+        axes.set_ylabel("return, mean and standard deviation over seeds")
+        axes.legend(frameon=False, loc="best")
     if smooth > 1:
         figure.supxlabel(f"Running means over {smooth} evaluations", fontsize="small")
     return save_figure(figure, path)
 
 
-def _plot_panel(
-    axes: Axes, title: str, curves: Sequence[Curves], styles: dict[str, tuple[str, str]]
-) -> None:
-    for curve in curves:
-        colour, style = styles[curve.strategy]
-        mean, deviation = curve.returns.mean(axis=0), curve.returns.std(axis=0)
-        label = plain(f"{curve.method} ({len(curve.seeds)} seeds)")
-        marker = "o" if len(curve.env_steps) == 1 else None
-        axes.plot(curve.env_steps, mean, style, color=colour, label=label, marker=marker)
-        axes.fill_between(
-            curve.env_steps, mean - deviation, mean + deviation, color=colour, alpha=0.18, lw=0
-        )
-    axes.set_title(plain(title))
-    axes.set_xlabel("environment steps")
-    axes.set_ylabel("return, mean and standard deviation over seeds")
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.legend(frameon=False, loc="best")
+def _plot_curve(axes: Axes, curve: Curves, look: tuple[str, str]) -> None:
+    colour, style = look
+    mean, deviation = curve.returns.mean(axis=0), curve.returns.std(axis=0)
+    label = plain(f"{curve.method} ({len(curve.seeds)} seeds)")
+    marker = "o" if len(curve.env_steps) == 1 else None
+    axes.plot(curve.env_steps, mean, style, color=colour, label=label, marker=marker)
+    axes.fill_between(
+        curve.env_steps, mean - deviation, mean + deviation, color=colour, alpha=0.18, lw=0
+    )

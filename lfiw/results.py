@@ -26,7 +26,7 @@ CURVES_FILE = "curves.csv"
 NUM_AGES = 5  # of weight_by_age, newest first
 AGE_COLUMNS = tuple(f"weight_by_age_{index}" for index in range(NUM_AGES))
 # What a row of the store holds beside the evaluation: numbers of the phase before it.
-DIAGNOSTICS = ("effective_sample_size", "balanced_accuracy", *AGE_COLUMNS)
+DIAGNOSTICS = ("q_mean", "effective_sample_size", "balanced_accuracy", *AGE_COLUMNS)
 
 TASK_ORDER = ("Hopper", "Walker2d", "HalfCheetah", "Ant", "Humanoid")  # as in the paper
 STRATEGY_ORDER = ("uniform", "per", "ere", "lfiw")

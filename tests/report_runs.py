@@ -49,6 +49,7 @@ def write_run(
                         "kind": "train",
                         "seed": seed,
                         "env_steps": steps,
+                        "q_mean": 10.0 * steps,
                         "effective_sample_size": ess[index],
                         "balanced_accuracy": 0.75,
                         "weight_by_age": [3.0, 1.0, 0.5, 0.3, 0.2],

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_runs import record, write_run, write_store
+from report_runs import EVERY, record, write_run, write_store
 
 from lfiw.errors import InputError
 from lfiw.results import DIAGNOSTICS, evaluation_rows, read_methods, task_name
@@ -19,6 +19,7 @@ def test_run_folder_is_read(tmp_path: Path) -> None:
     assert method.curves.seeds == (0, 7)
     assert method.curves.returns.tolist() == [[1, 3], [2, 4]]
     assert method.diagnostics["effective_sample_size"].tolist() == [[0.5, 0.25]] * 2
+    assert method.diagnostics["q_mean"].tolist() == [[10.0 * EVERY, 20.0 * EVERY]] * 2
     assert method.diagnostics["weight_by_age_4"].tolist() == [[0.2, 0.2]] * 2
     assert method.command == "lfiw train Ant-v5 --label 'two words'"
     assert method.wall_seconds == 20
@@ -41,7 +42,7 @@ def test_store_says_the_same_as_the_run_that_it_was_made_from(tmp_path: Path) ->
 def test_committed_results_are_read() -> None:
     methods = {(method.task, method.name): method for method in read_methods([STORE])}
     assert methods["HalfCheetah-v5", "sac-lfiw"].curves.returns.shape == (5, 100)
-    assert methods["HalfCheetah-v5", "td3-uniform"].diagnostics == {}
+    assert methods["HalfCheetah-v5", "td3-uniform"].diagnostics.keys() == {"q_mean"}
 
 
 def test_diagnostics_are_those_of_the_phase_before(tmp_path: Path) -> None:

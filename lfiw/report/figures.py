@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from lfiw.plot import looks, new_panels, plain, plot_curves, save_figure
+from lfiw.plot import agent_panels, looks, new_panels, plain, plot_curves, save_figure
 from lfiw.report.summary import Aggregate, Summary
 from lfiw.results import Method
 
 SUFFIXES = (".png", ".pdf")
 DIAGNOSTIC_FIGURES = {
+    "q_mean": "mean Q of the batch",
     "effective_sample_size": "effective sample size, share of the batch",
     "balanced_accuracy": "balanced accuracy of the ratio network",
 }
@@ -45,20 +46,16 @@ def write_figures(methods: Sequence[Method], summary: Summary, folder: Path) -> 
 
 
 def _diagnostic_figure(methods: Sequence[Method], name: str) -> Figure:
-    """One panel per task, one line per method: the mean over seeds."""
-    tasks = list(dict.fromkeys(method.task for method in methods))
-    styles = looks(method.name for method in methods)
-    figure, panels = new_panels(len(tasks))
-    for axes, task in zip(panels, tasks, strict=True):
-        for method in methods:
-            if method.task == task:
-                colour, style = styles[method.name]
-                steps, mean = method.curves.env_steps, method.diagnostics[name].mean(axis=0)
-                axes.plot(steps, mean, style, color=colour, label=plain(method.title))
-        axes.set_title(plain(task))
-        axes.set_xlabel("environment steps")
+    """One line per method: the mean over seeds."""
+    styles = looks(method.curves.strategy for method in methods)
+    figure, panels = agent_panels([method.curves for method in methods])
+    for method in methods:
+        colour, style = styles[method.curves.strategy]
+        steps, mean = method.curves.env_steps, method.diagnostics[name].mean(axis=0)
+        axes = panels[method.task, method.agent]
+        axes.plot(steps, mean, style, color=colour, label=plain(method.title))
+    for axes in panels.values():
         axes.set_ylabel(DIAGNOSTIC_FIGURES[name])
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         if name == "effective_sample_size":
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -35,6 +35,7 @@
   };
 
   const DIAGNOSTICS = [
+    { name: "q_mean", title: "mean Q of the batch" },
     { name: "effective_sample_size", title: "effective sample size (log scale)", log: true, reference: 1 },
     { name: "balanced_accuracy", title: "balanced accuracy of the ratio network", range: [0.4, 1], reference: 0.5 },
   ];

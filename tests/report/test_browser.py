@@ -103,8 +103,8 @@ def test_page_opens_and_draws(page: Any, tmp_path: Path) -> None:
     picture = screenshot(page, tmp_path / "desktop.png")
     for colour, _ in looks(["lfiw", "uniform"]).values():
         assert share_of(picture, colour) > 1e-4
-    # Returns of two agents, two diagnostics of each, and the weights of both LFIW methods.
-    assert len(select(page, "#task-0 .chart svg[role=img]")) == 2 + 4 + 2
+    # Returns of two agents, three diagnostics of each, and the weights of both LFIW methods.
+    assert len(select(page, "#task-0 .chart svg[role=img]")) == 2 + 6 + 2
     assert len(select(page, "#forests svg[role=img], #profiles svg[role=img]")) == 2 + 1
 
 
@@ -113,7 +113,7 @@ def test_click_in_the_legend_hides_a_curve_and_brings_it_back(page: Any, tmp_pat
     button = "#legend button[data-strategy=lfiw]"
     before = len(select(page, lfiw))
     uniform = len(select(page, "#task-0 .curve[data-strategy=uniform]"))
-    assert before == 1 + 2 + 5  # return, diagnostics, ages
+    assert before == 1 + 3 + 5  # return, diagnostics, ages
     click(page, button)
     assert select(page, lfiw) == []
     assert len(select(page, "#task-0 .curve[data-strategy=uniform]")) == uniform == 1

@@ -137,7 +137,7 @@ def test_figures_are_written(runs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "report"
     write_report([runs], folder)
     starts = {"png": b"\x89PNG", "pdf": b"%PDF"}
-    for name in ("curves", "profiles", "effective_sample_size", "balanced_accuracy"):
+    for name in ("curves", "profiles", "q_mean", "effective_sample_size", "balanced_accuracy"):
         for suffix, start in starts.items():
             assert (folder / f"{name}.{suffix}").read_bytes().startswith(start)
 
