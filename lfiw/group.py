@@ -217,13 +217,25 @@ class Team:
         clock = Clock(jnp.int32(env_steps), jnp.int32(updates))
         metrics: list[list[Metrics]] = [[{}] * len(group.shards) for group in self.groups]
         for part, program in self._parts:
-            states = tuple(group.states[index] for group, index in part)
-            scalars = tuple(group.scalars[index] for group, index in part)
-            states, seen = program(states, scalars, clock)
+            states, seen = program(*_arguments(part), clock)
             for (group, index), state, own in zip(part, states, seen, strict=True):
                 group.states[index] = state
                 metrics[self.groups.index(group)][index] = own
         return metrics
+
+    def listings(self) -> list[str]:
+        """The text of the distinct compiled programs."""
+        clock = Clock(jnp.int32(0), jnp.int32(0))
+        first = {id(program): (part, program) for part, program in reversed(self._parts)}
+        return [
+            program.lower(*_arguments(part), clock).compile().as_text()
+            for part, program in first.values()
+        ]
+
+
+def _arguments(part: Sequence[tuple[Group, int]]) -> tuple[tuple[LearnerState, ...], Any]:
+    states = tuple(group.states[index] for group, index in part)
+    return states, tuple(group.scalars[index] for group, index in part)
 
 
 def _compile_learn(learners: tuple[Learner, ...], options: dict[str, Any]) -> Any:

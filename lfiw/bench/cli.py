@@ -21,6 +21,12 @@ def finish(result: BenchResult, json: Path | None, console: Console) -> None:
         result.write(json)
 
 
+def learner_config(env: str, agent: str, replay: str, runs: int, updates: int) -> TrainConfig:
+    """`runs` runs with `updates` of them in one compiled call."""
+    made = make_config(env, agent, replay, seeds=range(runs))
+    return override(override(made, "updates_per_call", updates), "phase_env_steps", updates)
+
+
 @dataclass
 class Learner:
     """Time per update on the device alone, for several numbers of runs at once."""
@@ -46,19 +52,44 @@ class Learner:
         from lfiw.bench.learner import bench_learner
         from lfiw.commands.options import apply_settings, split_names
 
-        def config(agent: str, replay: str, runs: int) -> TrainConfig:
-            made = make_config(self.env, agent, replay, seeds=range(runs))
-            made = override(made, "updates_per_call", self.updates_per_call)
-            return override(made, "phase_env_steps", self.updates_per_call)
-
         configs = [
-            config(agent, replay, runs)
+            learner_config(self.env, agent, replay, runs, self.updates_per_call)
             for agent in split_names(self.agent, "--agent")
             for runs in parse("--runs", self.runs, tuple[int, ...])
             for replay in split_names(self.replay, "--replay")
         ]
         configs = apply_settings(configs, self.set)
         finish(bench_learner(configs, self.calls), self.json, console)
+
+
+@dataclass
+class Profile:
+    """The operations that an update's time goes to."""
+
+    agent: str = "sac"
+    """The agent."""
+    replay: str = "lfiw"
+    """The replay strategy."""
+    runs: int = 1
+    """Runs at once."""
+    env: str = "HalfCheetah-v5"
+    """The environment whose sizes are used."""
+    top: int = 20
+    """How many operations are printed."""
+    updates_per_call: int = 100
+    """Updates in one compiled call."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Further settings, as for `lfiw train`."""
+    json: Path | None = None
+    """Also write the rows to this file."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.bench.profile import bench_profile
+        from lfiw.commands.options import apply_settings
+
+        config = learner_config(self.env, self.agent, self.replay, self.runs, self.updates_per_call)
+        (config,) = apply_settings([config], self.set)
+        finish(bench_profile(config, self.top), self.json, console)
 
 
 @dataclass
@@ -166,6 +197,7 @@ class Peers:
 
 BENCHMARKS: dict[str, Callable[..., Any]] = {
     "learner": Learner,
+    "profile": Profile,
     "collect": Collect,
     "train": Training,
     "peers": Peers,

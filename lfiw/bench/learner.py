@@ -73,9 +73,10 @@ def measured_peak(devices: Sequence[jax.Device]) -> float:
 class Contender:
     """A group with a filled ring, and the times of its calls."""
 
-    def __init__(self, config: TrainConfig, spec: EnvSpec) -> None:
+    def __init__(self, config: TrainConfig, spec: EnvSpec, **compiler_options: Any) -> None:
         self.config = config
         self.group = Group(config, spec, jax.devices())
+        self.group.options |= compiler_options
         self.team = Team([self.group])
         period = make_agent(config.agent, spec, config.batch_size).period
         self.call_updates = updates_in_call(config, period)
