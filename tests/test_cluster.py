@@ -24,6 +24,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'lfiw[ray]'
 
 from ray.cluster_utils import Cluster
 
+pytestmark = pytest.mark.xdist_group("cluster")  # one cluster and one local training for all
 METHODS = ("sac-lfiw", "sac-per", "sac-uniform")
 TRAIN = (
     *("train", ENV, "--replay", "uniform,per,lfiw", "--num-seeds", "2", "--env-steps", "2000"),

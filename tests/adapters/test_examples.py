@@ -1,5 +1,6 @@
 """The single-file agents of examples/, as a user runs them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -19,9 +20,20 @@ SMALL = (
 LFIW = ("--lfiw.fast-size", "500", "--lfiw.hidden-sizes", "64", "64")
 
 
-def run(script: Path, folder: Path, *options: str) -> list[str]:
+# The scripts one after the other in one process: importing torch takes longer than a short run.
+IN_TURN = """
+import json, runpy, sys
+for sys.argv in json.loads(sys.argv[1]):
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    print(flush=True)
+"""
+
+
+def run(folder: Path, *calls: tuple[Path, tuple[str, ...]]) -> list[str]:
+    """What each call of a script with options prints."""
+    arguments = [[str(script), *SMALL, *options] for script, options in calls]
     done = subprocess.run(
-        [sys.executable, str(script), *SMALL, *options],
+        [sys.executable, "-c", IN_TURN, json.dumps(arguments)],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -29,17 +41,22 @@ def run(script: Path, folder: Path, *options: str) -> list[str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    *outputs, rest = done.stdout.split("\n\n")
+    assert (len(outputs), rest) == (len(calls), "")
+    return outputs
 
 
 @pytest.mark.parametrize(
     ("name", "steps", "more"),
-    [("sac", "6000", ()), ("td3", "8000", ("--exploration-noise", "0.3"))],
+    [
+        ("sac", "6000", ()),
+        pytest.param(*("td3", "8000", ("--exploration-noise", "0.3")), marks=pytest.mark.faults),
+    ],
 )
 def test_solves_pendulum(name: str, steps: str, more: tuple[str, ...], tmp_path: Path) -> None:
     options = ("--total-timesteps", steps, "--lfiw.warmup-env-steps", "1000", *LFIW, *more)
-    *_, last = run(EXAMPLES / f"cleanrl_{name}_lfiw.py", tmp_path, *options)
-    assert float(last.split()[-1]) > pendulum.SOLVED
+    (output,) = run(tmp_path, (EXAMPLES / f"cleanrl_{name}_lfiw.py", options))
+    assert float(output.split()[-1]) > pendulum.SOLVED
     assert list(tmp_path.rglob("events.out.tfevents.*"))
 
 
@@ -52,7 +69,9 @@ def test_marked_lines_are_all_that_lfiw_adds(name: str, tmp_path: Path) -> None:
     plain.write_text("".join(line for line in lines if not line.rstrip().endswith("# LFIW")))
     assert "lfiw" not in plain.read_text().split('"""')[2].lower()
     steps = ("--total-timesteps", "800")
-    without = run(plain, tmp_path, *steps)
-    warm = ("--lfiw.warmup-env-steps", "0", *LFIW)
-    assert run(source, tmp_path, *steps, *warm, "--lfiw.temperature", "1e30") == without
-    assert run(source, tmp_path, *steps, *warm, "--lfiw.temperature", "0.1") != without
+    warm = (*steps, "--lfiw.warmup-env-steps", "0", *LFIW, "--lfiw.temperature")
+    without, equal, sharp = run(
+        tmp_path, (plain, steps), (source, (*warm, "1e30")), (source, (*warm, "0.1"))
+    )
+    assert equal == without
+    assert sharp != without

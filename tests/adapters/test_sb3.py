@@ -336,7 +336,7 @@ def test_run_shorter_than_its_warmup_is_announced() -> None:
     assert model.lfiw.metrics()["max_weight"] > 1
 
 
-@pytest.mark.parametrize("name", ["SAC", "TD3"])
+@pytest.mark.parametrize("name", ["SAC", pytest.param("TD3", marks=pytest.mark.faults)])
 def test_solves_pendulum(name: str) -> None:
     noise = NormalActionNoise(np.zeros(1), np.full(1, 0.2))
     model = getattr(adapted, name)(
