@@ -24,7 +24,8 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check
+test:
+	$(MAKE) -j2 check $(ADAPTERS)/.installed
 	$(BIN)/pytest
 	$(MAKE) test-adapters
 

@@ -24,7 +24,6 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'lfiw[ray]'
 
 from ray.cluster_utils import Cluster
 
-pytestmark = pytest.mark.xdist_group("cluster")  # one cluster and one local training for all
 METHODS = ("sac-lfiw", "sac-per", "sac-uniform")
 TRAIN = (
     *("train", ENV, "--replay", "uniform,per,lfiw", "--num-seeds", "2", "--env-steps", "2000"),
@@ -64,7 +63,8 @@ def runs_below(out: Path) -> Path:
 
 
 def start_sweep(out: Path, address: str, *options: str) -> subprocess.Popen[str]:
-    share = ("--cpus-per-group", "1")
+    """With environments in the groups' own processes, unlike the local training."""
+    share = ("--cpus-per-group", "1", "--workers", "0")
     return command(*TRAIN, "--out", str(out), "--ray", address, *share, *options)
 
 
