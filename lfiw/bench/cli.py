@@ -178,7 +178,7 @@ class Peers:
     """The environment."""
     env_steps: int = 3000
     """Environment steps of each run."""
-    repeats: int = 3
+    repeats: int = 5
     """Rounds; the median counts."""
     json: Path | None = None
     """Also write the rows to this file."""
