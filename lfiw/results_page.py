@@ -50,8 +50,8 @@ def provenance_table(methods: Sequence[Method]) -> str:
 
 def tables(methods: Sequence[Method]) -> str:
     return (
-        f"{paper_form(curves_by_cell(methods))}\n### What was run\n\nWall time is that of all "
-        f"methods that trained side by side.\n\n{provenance_table(methods)}"
+        f"{paper_form(curves_by_cell(methods))}\n### What was run\n\nWall time is from a method's "
+        f"start to its end, with others beside it.\n\n{provenance_table(methods)}"
     )
 
 
