@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-RESAMPLES = 2000
+RESAMPLES = 20_000
 LEVEL = 0.95
 
 Scores = Sequence[np.ndarray]
