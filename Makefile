@@ -29,7 +29,8 @@ test:
 	$(BIN)/pytest
 	$(MAKE) test-adapters
 
-$(ADAPTERS)/.installed: pyproject.toml constraints.txt constraints-adapters.txt
+# After the other: both builds write into this folder.
+$(ADAPTERS)/.installed: pyproject.toml constraints.txt constraints-adapters.txt | $(STAMP)
 	$(PYTHON) -m venv $(ADAPTERS)
 	$(ADAPTERS)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -c constraints-adapters.txt -e ".[adapters]" pytest pytest-xdist
 	touch $@
