@@ -25,6 +25,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'lfiw[ray]'
 from ray.cluster_utils import Cluster
 
 METHODS = ("sac-lfiw", "sac-per", "sac-uniform")
+LAST = "000000002000"  # checkpoints of this many environment steps
 TRAIN = (
     *("train", ENV, "--replay", "uniform,per,lfiw", "--num-seeds", "2", "--env-steps", "2000"),
     *("--set", *SETTINGS),
@@ -103,7 +104,7 @@ def rows_so_far(run: Path) -> list[str]:
 
 
 def is_finished(run: Path) -> bool:
-    return any(path.name.startswith("000000002000") for path in list_checkpoints(run))
+    return any(path.name.startswith(LAST) for path in list_checkpoints(run))
 
 
 def writer_of(runs: list[Path]) -> int | None:
@@ -160,11 +161,13 @@ def test_interrupted_and_killed_driver_goes_on(place: Path, local: Path, cluster
 
     process = start_sweep(out, cluster.address, *seldom)
     done = wait_for(lambda: [run for run in runs_below(out).iterdir() if is_finished(run)])
-    stamps = {path: path.stat().st_mtime_ns for run in done for path in run.glob("checkpoints/*")}
+    files = [path for run in done for path in run.glob(f"checkpoints/{LAST}*/*")]
+    stamps = {path: path.stat().st_mtime_ns for path in files}
     process.kill()
     process.communicate()
     finish(start_sweep(out, cluster.address, *seldom))
     assert_same(out, local)
+    assert stamps
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
 
 
