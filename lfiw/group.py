@@ -226,10 +226,10 @@ class Team:
     def listings(self) -> list[str]:
         """The text of the distinct compiled programs."""
         clock = Clock(jnp.int32(0), jnp.int32(0))
-        first = {id(program): (part, program) for part, program in reversed(self._parts)}
+        distinct = {program: part for part, program in self._parts}
         return [
             program.lower(*_arguments(part), clock).compile().as_text()
-            for part, program in first.values()
+            for program, part in distinct.items()
         ]
 
 

@@ -22,7 +22,7 @@ def finish(result: BenchResult, json: Path | None, console: Console) -> None:
 
 
 def learner_config(env: str, agent: str, replay: str, runs: int, updates: int) -> TrainConfig:
-    """`runs` runs with `updates` of them in one compiled call."""
+    """So many runs, with so many updates of each in one compiled call."""
     made = make_config(env, agent, replay, seeds=range(runs))
     return override(override(made, "updates_per_call", updates), "phase_env_steps", updates)
 
