@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,19 @@ def devices_of_teams(num_teams: int, devices: Sequence[jax.Device]) -> list[list
     if devices[0].platform == "cpu" or num_teams < len(devices):
         return shifted
     return [team[:1] for team in shifted]
+
+
+def turns_of_teams(
+    placed: Sequence[Sequence[jax.Device]],
+) -> list[contextlib.AbstractContextManager[object]]:
+    """What each team holds while it learns. Teams on one GPU take turns, a phase each: were their
+    calls mixed, all would be done at about the same time, and then all would collect while the
+    device waits. The cores of a CPU take several teams at once."""
+    locks: defaultdict[frozenset[jax.Device], threading.Lock] = defaultdict(threading.Lock)
+    return [
+        contextlib.nullcontext() if devices[0].platform == "cpu" else locks[frozenset(devices)]
+        for devices in placed
+    ]
 
 
 def check_memory(needed: int, devices: Sequence[jax.Device]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 import jax
 
@@ -25,11 +25,19 @@ class Stopped(Exception):
 
 class Trainer:
     """The plain sequential loop of a team. Several teams train side by side by running their
-    loops in threads: while one waits for the device, another steps environments."""
+    loops in threads: while one waits for the device, another steps environments. `turn` is
+    held while learning; teams that share a device share one."""
 
-    def __init__(self, members: Sequence[Member], devices: Sequence[jax.Device]) -> None:
+    def __init__(
+        self,
+        members: Sequence[Member],
+        devices: Sequence[jax.Device],
+        turn: AbstractContextManager[object],
+    ) -> None:
         self.members = members
         self.devices = devices
+        self.turn = turn
+        self.compiled = False
         self.config = config = members[0].config  # members agree in all that is read here
         period = make_agent(config.agent, members[0].spec, config.batch_size).period
         self.call_updates = updates_in_call(config, period)
@@ -114,21 +122,22 @@ class Trainer:
     def _learn(self, should_stop: Callable[[], bool]) -> None:
         """Whole calls of updates; what is left over is due in the next phase."""
         previous = None
-        while True:
-            if should_stop():
-                self.say("saving")
-                self._save()
-                raise Stopped
-            if self._updates_due() < self.call_updates:
-                return
-            position = self.position
-            metrics = self.team.learn(position.env_steps, position.updates)
-            for member, own in zip(self.members, metrics, strict=True):
-                assert member.phase is not None
-                member.phase.on_device.append(own)
-            self._move(position._replace(updates=position.updates + self.call_updates))
-            jax.block_until_ready(previous)  # one call ahead keeps the device busy
-            previous = metrics
+        # Compiling takes no turn: all teams do it at once.
+        with self.turn if self.compiled else nullcontext():
+            while not (stopping := should_stop()) and self._updates_due() >= self.call_updates:
+                position = self.position
+                metrics = self.team.learn(position.env_steps, position.updates)
+                self.compiled = True
+                for member, own in zip(self.members, metrics, strict=True):
+                    assert member.phase is not None
+                    member.phase.on_device.append(own)
+                self._move(position._replace(updates=position.updates + self.call_updates))
+                jax.block_until_ready(previous)  # one call ahead keeps the device busy
+                previous = metrics
+        if stopping:
+            self.say("saving")
+            self._save()
+            raise Stopped
 
     def _checkpoint_due(self) -> bool:
         when = self.config.checkpoint

@@ -30,6 +30,7 @@ from lfiw.devices import (
     devices_of_teams,
     hardware,
     prepare_jax,
+    turns_of_teams,
 )
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
@@ -137,8 +138,8 @@ def run_jobs(
     teams = make_teams(jobs, chosen)
     placed = devices_of_teams(len(teams), chosen)
     trainers = [
-        Trainer([members[job.folder] for job in team], devices)
-        for team, devices in zip(teams, placed, strict=True)
+        Trainer([members[job.folder] for job in team], devices, turn)
+        for team, devices, turn in zip(teams, placed, turns_of_teams(placed), strict=True)
     ]
     with ExitStack() as locks:
         for team, trainer in zip(teams, trainers, strict=True):

@@ -1,10 +1,13 @@
 """Methods that train in lock-step: who joins whom, and that joining changes nothing."""
 
 import dataclasses
+import itertools
 import json
+import threading
+import time
+from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,6 +19,7 @@ import lfiw.group
 import lfiw.training
 from lfiw.agents.sac import SacConfig
 from lfiw.config import TrainConfig, make_config
+from lfiw.devices import turns_of_teams
 from lfiw.group import Group, Shard, Team
 from lfiw.jobs import Job, make_teams
 from lfiw.replay.lfiw import LfiwConfig
@@ -25,8 +29,13 @@ from lfiw.training import train_all
 ENV = "environments:make_point"
 
 
+class FakeDevice(NamedTuple):
+    platform: str
+    id: int
+
+
 def fake_devices(platform: str, count: int) -> Any:
-    return [SimpleNamespace(platform=platform, id=number) for number in range(count)]
+    return [FakeDevice(platform, number) for number in range(count)]
 
 
 def jobs_of(*methods: tuple[str, str], **settings: Any) -> list[Job]:
@@ -146,3 +155,43 @@ def test_in_lock_step_every_method_logs_what_it_logs_alone(
         assert logged(one.folder) == logged(other.folder)
         written = json.loads((other.folder / "config.json").read_text())
         assert written["team"] == ["td3-lfiw", "td3-per"]
+
+
+def test_teams_on_one_gpu_share_a_turn() -> None:
+    first, second = fake_devices("gpu", 2)
+    turns = turns_of_teams([[first], [second], [first]])
+    assert turns[0] is turns[2] and turns[0] is not turns[1]
+    spread = turns_of_teams([[first, second], [second, first]])
+    assert spread[0] is spread[1]
+
+
+def test_teams_on_the_cpu_never_wait_for_a_turn() -> None:
+    core = fake_devices("cpu", 1)
+    assert [type(turn) for turn in turns_of_teams([core, core])] == [nullcontext, nullcontext]
+
+
+def test_a_turn_is_a_whole_phase_and_changes_no_bit(tmp_path: Path, monkeypatch: Any) -> None:
+    settings = {"updates_per_call": 10, "env_steps": 300}  # five calls to a phase of 50 steps
+    configs = [
+        make_config(ENV, "td3", replay, seeds=(0,), **small(replay, **settings))
+        for replay in ("uniform", "ere")
+    ]
+    calls: list[tuple[str, int]] = []
+    learn = Team.learn
+
+    def watched(team: Team, env_steps: int, updates: int) -> Any:
+        calls.append((team.groups[0].config.method, env_steps))
+        time.sleep(0.02)  # others come in between where they can
+        return learn(team, env_steps, updates)
+
+    with compiled_programs_kept_in(tmp_path / "cache"):
+        free = train_all(configs, out=tmp_path / "free", workers=1, quiet=True)
+        monkeypatch.setattr(Team, "learn", watched)
+        shared = threading.Lock()
+        monkeypatch.setattr(lfiw.training, "turns_of_teams", lambda placed: [shared] * len(placed))
+        taken = train_all(configs, out=tmp_path / "turns", workers=1, quiet=True)
+    later = [call for call in calls if call[1] > 150]  # in the first phase teams compile
+    assert len(calls) == 2 * 4 * 5
+    assert [len(list(turn)) for _, turn in itertools.groupby(later)] == [5] * (2 * 3)
+    for one, other in zip(free, taken, strict=True):
+        assert logged(one.folder) == logged(other.folder)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lfiw.curves import spread
+from lfiw.paper.published import ENV_STEPS, family_of
 from lfiw.report.summary import METRICS, Cell, Entry, Summary
 from lfiw.report.table import BEST, NOT_PLANNED, NOT_RUN, Table, Text
 from lfiw.results import Method
@@ -14,8 +15,8 @@ from lfiw.statistics import Interval
 
 HEADINGS = {"maximum": "maximum", "final": "final", "area": "area under the curve"}
 EXPLANATIONS = {
-    "maximum": "each seed's best evaluation, the paper's number; it grows with the number of "
-    "evaluations",
+    "maximum": "each seed's best evaluation, the paper's number (there on -v2 tasks, Humanoid for "
+    "5,000,000 steps); it grows with the number of evaluations",
     "final": "each seed's mean over its last ten evaluations (a tenth of a shorter curve)",
     "area": "each seed's mean return over training",
 }
@@ -73,9 +74,9 @@ def task_table(summary: Summary, task: str) -> Table:
     cells = summary.cells_of(task)
     return Table(
         f"{task}.",
-        "Mean ± standard deviation over seeds (the paper's numbers are of -v2 tasks); IQM, "
-        "probability of improvement and sample efficiency with 95 % bootstrap intervals, of the "
-        "final return, against uniform replay with the same agent.",
+        f"Mean ± standard deviation over seeds{_published_on(task)}; IQM, probability of "
+        "improvement and sample efficiency with 95 % bootstrap intervals, of the final return, "
+        "against uniform replay with the same agent.",
         (
             *("method", "seeds × steps", *HEADINGS.values()),
             *("IQM of final", "P(better than uniform)", "sample efficiency"),
@@ -83,6 +84,13 @@ def task_table(summary: Summary, task: str) -> Table:
         tuple(_task_row(cell) for cell in cells),
         _agent_starts([cell.entry for cell in cells]),
     )
+
+
+def _published_on(task: str) -> str:
+    family = family_of(task)
+    if family not in ENV_STEPS:
+        return ""
+    return f" (the paper's numbers: {family}-v2, {ENV_STEPS[family]:,} steps)"
 
 
 def _task_row(cell: Cell) -> tuple[Text, ...]:

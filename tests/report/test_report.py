@@ -77,7 +77,8 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_tables_by_hand(runs: Path) -> None:
-    page, _ = report(runs)
+    page, texts = report(runs)
+    assert "(the paper's numbers: HalfCheetah-v2, 1,000,000 steps)" in texts["tables.md"]
     task = page.tables[0]
     assert task[1][:4] == [*("SAC", "2 × 20", "2,000 ± 1,000 (paper 6,548 ± 635)", "2,000 ± 1,000")]
     # Areas (1500 + 2000) / 2 and (2500 + 6000) / 2; of four pairs of finals, 2000 against 3000
