@@ -25,6 +25,8 @@ FORMATS = {".png", ".pdf", ".svg"}
 PANELS_PER_ROW = 3
 LINE_LENGTH = 40
 
+Look = tuple[str, str]  # colour and line style
+
 
 def check_picture(out: str | Path) -> Path:
     """The path, if it can become a picture."""
@@ -34,8 +36,8 @@ def check_picture(out: str | Path) -> Path:
     return path
 
 
-def looks(strategies: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Colour and line style of each strategy; the style tells them apart without colours."""
+def looks(strategies: Iterable[str]) -> dict[str, Look]:
+    """The look of each strategy; the style tells them apart without colours."""
     names = list(dict.fromkeys(strategies))
     known = [name for name in PREFERRED if name in names]
     ordered = known + [name for name in names if name not in known]
@@ -108,7 +110,7 @@ def plot_curves(curves: Sequence[Curves], out: str | Path, smooth: int = 1) -> P
     return save_figure(figure, path)
 
 
-def _plot_curve(axes: Axes, curve: Curves, look: tuple[str, str]) -> None:
+def _plot_curve(axes: Axes, curve: Curves, look: Look) -> None:
     colour, style = look
     mean, deviation = curve.returns.mean(axis=0), curve.returns.std(axis=0)
     label = plain(f"{curve.method} ({len(curve.seeds)} seeds)")

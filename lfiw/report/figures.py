@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from lfiw.plot import agent_panels, looks, new_panels, plain, plot_curves, save_figure
+from lfiw.plot import Look, agent_panels, looks, new_panels, plain, plot_curves, save_figure
 from lfiw.report.summary import Aggregate, Summary
 from lfiw.results import Method
 
@@ -31,13 +31,16 @@ BELOW: dict[str, Any] = {
 def write_figures(methods: Sequence[Method], summary: Summary, folder: Path) -> list[Path]:
     curves = [method.curves for method in methods]
     written = [plot_curves(curves, folder / f"curves{suffix}") for suffix in SUFFIXES]
+    styles = looks(curve.strategy for curve in curves)  # a strategy looks alike in all figures
     figures = {
-        name: _diagnostic_figure(shown, name)
+        name: _diagnostic_figure(shown, name, styles)
         for name in DIAGNOSTIC_FIGURES
         if (shown := [method for method in methods if name in method.diagnostics])
     }
     if summary.aggregates:
-        figures["profiles"] = _profile_figure(summary, methods)
+        strategies = {method.name: method.curves.strategy for method in methods}
+        of_methods = {name: styles[strategy] for name, strategy in strategies.items()}
+        figures["profiles"] = _profile_figure(summary, of_methods)
     return written + [
         save_figure(figure, folder / f"{name}{suffix}")
         for name, figure in figures.items()
@@ -45,9 +48,8 @@ def write_figures(methods: Sequence[Method], summary: Summary, folder: Path) -> 
     ]
 
 
-def _diagnostic_figure(methods: Sequence[Method], name: str) -> Figure:
+def _diagnostic_figure(methods: Sequence[Method], name: str, styles: dict[str, Look]) -> Figure:
     """One line per method: the mean over seeds."""
-    styles = looks(method.curves.strategy for method in methods)
     figure, panels = agent_panels([method.curves for method in methods])
     for method in methods:
         colour, style = styles[method.curves.strategy]
@@ -65,17 +67,15 @@ def _diagnostic_figure(methods: Sequence[Method], name: str) -> Figure:
     return figure
 
 
-def _profile_figure(summary: Summary, methods: Sequence[Method]) -> Figure:
+def _profile_figure(summary: Summary, styles: dict[str, Look]) -> Figure:
     """One panel per agent: the share of runs above each score, with its band."""
-    strategies = {method.name: method.curves.strategy for method in methods}
-    styles = looks(strategies.values())
     groups: dict[str, list[Aggregate]] = {}
     for aggregate in summary.aggregates:
         groups.setdefault(aggregate.entry.agent, []).append(aggregate)
     figure, panels = new_panels(len(groups))
     for axes, (agent, group) in zip(panels, groups.items(), strict=True):
         for aggregate in group:
-            colour, style = styles[strategies[aggregate.entry.name]]
+            colour, style = styles[aggregate.entry.name]
             profile, label = aggregate.profile, plain(aggregate.entry.title)
             axes.plot(summary.thresholds, profile.value, style, color=colour, label=label)
             axes.fill_between(

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from report_runs import write_run
 
+import lfiw.plot
+import lfiw.report.figures
 from lfiw.cli import main
 from lfiw.errors import InputError, one_line
 from lfiw.report import make_texts, write_report
+from lfiw.report.figures import write_figures
 from lfiw.report.page import MAX_POINTS, embed
 from lfiw.report.summary import summarise
 from lfiw.results import read_methods
@@ -141,6 +144,26 @@ def test_figures_are_written(runs: Path, tmp_path: Path) -> None:
     for name in ("curves", "profiles", "q_mean", "effective_sample_size", "balanced_accuracy"):
         for suffix, start in starts.items():
             assert (folder / f"{name}.{suffix}").read_bytes().startswith(start)
+
+
+def test_a_strategy_has_one_colour_in_all_figures(tmp_path: Path, monkeypatch: Any) -> None:
+    values = {0: [1.0, 2.0], 1: [2.0, 3.0]}
+    write_run(tmp_path, "sac-mine", values)  # has no diagnostics
+    write_run(tmp_path, "sac-uniform", values)
+    write_run(tmp_path, "sac-other", values, ess=[1.0, 0.5])
+    saved: dict[str, Any] = {}
+    for module in (lfiw.plot, lfiw.report.figures):
+        monkeypatch.setattr(module, "save_figure", lambda f, path: saved.update({path.stem: f}))
+    methods = read_methods([tmp_path])
+    write_figures(methods, summarise(methods), tmp_path)
+    colours = {
+        name: {
+            line.get_color() for line in figure.axes[0].lines if "other" in line.get_label().lower()
+        }
+        for name, figure in saved.items()
+    }
+    assert len(colours) == 5 and len(colours["curves"]) == 1
+    assert set(map(frozenset, colours.values())) == {frozenset(colours["curves"])}
 
 
 def test_page_is_self_contained(runs: Path) -> None:
