@@ -142,7 +142,18 @@ def row_of(
         "first_update_s": None if first_update is None else first_update - first_step,
         "device_busy": round(covered(busy, times.finished) / wall, 4),
         "workers_busy": round(covered(times.collecting, times.finished) / wall, 4),
+        "device_busy_while_learning": busy_between_updates(times, busy),
     }
+
+
+def busy_between_updates(times: GroupTimes, busy: list[Interval]) -> float | None:
+    """The share of the time from a group's first update to the end of its last."""
+    if times.first_update is None:
+        return None
+    end = max(stop for _, stop in times.learning)
+    return round(
+        (covered(busy, end) - covered(busy, times.first_update)) / (end - times.first_update), 4
+    )
 
 
 def joined(groups: Sequence[GroupTimes]) -> GroupTimes:
@@ -185,6 +196,7 @@ def bench_train(
         "from the first environment step, with compilation unless an earlier run left its "
         "programs in the cache",
         "busy: shares of wall_seconds; the device while updates of any method are in flight, the "
-        "workers while the method's environments are stepped",
+        "workers while the method's environments are stepped; device_busy_while_learning: of the "
+        "time from the first update to the end of the last",
     )
     return BenchResult(title, rows, notes)

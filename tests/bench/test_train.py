@@ -16,7 +16,7 @@ ENV = "environments:make_point"
 KEYS = [
     *("agent", "replay", "seeds", "env_steps", "wall_seconds", "env_steps_per_s"),
     *("first_env_step_s", "first_update_s"),
-    *("device_busy", "workers_busy"),
+    *("device_busy", "workers_busy", "device_busy_while_learning"),
 ]
 
 
@@ -27,20 +27,24 @@ def test_covered_time_counts_overlaps_once() -> None:
 
 
 def test_row_by_hand() -> None:
-    """The command starts at 100; this group collects from 102 and ends at 110, another one
-    keeps the device busy from 107 to 115."""
-    times = GroupTimes([(102, 104), (106, 107)], [(105, 106)], first_update=105, finished=110)
+    """The command starts at 100; this group collects from 102, learns from 104 to 109 with a
+    pause, and ends at 110; another one keeps the device busy before and after."""
+    learning = [(104, 105), (108, 109)]
+    times = GroupTimes([(102, 104), (106, 107)], learning, first_update=104, finished=110)
     names = {"agent": "sac", "replay": "uniform", "seeds": 3}
-    row = row_of(names, 20, times, [(107, 115), *times.learning], started=100)
+    row = row_of(names, 20, times, [(103, 103.5), (107, 115), *learning], started=100)
     assert row == names | {
         "env_steps": 20,
         "wall_seconds": 10,
         "env_steps_per_s": 6,
         "first_env_step_s": 2,
-        "first_update_s": 3,
-        "device_busy": 0.4,
+        "first_update_s": 2,
+        "device_busy": 0.45,
         "workers_busy": 0.3,
+        "device_busy_while_learning": 0.6,
     }
+    never = row_of(names, 20, GroupTimes([(102, 104)], [], None, 110), [], started=100)
+    assert never["device_busy_while_learning"] is None
 
 
 def test_groups_together_by_hand() -> None:
@@ -74,6 +78,7 @@ def test_command_writes_a_row_per_method(tmp_path: Path, monkeypatch: Any, capsy
         assert list(row) == KEYS
         assert 0 < row["device_busy"] < 1
         assert 0 < row["workers_busy"] < 1
+        assert 0 < row["device_busy_while_learning"] <= 1
         assert row["env_steps_per_s"] == pytest.approx(row["seeds"] * 200 / row["wall_seconds"])
         to_first_update = row["first_env_step_s"] + row["first_update_s"]
         assert 0 < to_first_update < row["wall_seconds"]
