@@ -29,7 +29,7 @@ from lfiw.rollout_host import Evaluated
 from lfiw.rows import eval_row, stopped_row, train_row
 from lfiw.runlog import Row, RunLog
 from lfiw.segments import Segments
-from lfiw.types import EnvSpec
+from lfiw.types import EnvSpec, Metrics
 
 
 class Member:
@@ -106,6 +106,13 @@ class Member:
             self.runners[run] = own.state
             self.phase.episodes[run], self.phase.faults[run] = own.episodes, own.faults
         self.group.add(rows)
+
+    def took_call(self, metrics: list[Metrics]) -> None:
+        """Take over what a call of updates will yield, and fetch what those before it did: one
+        call ahead keeps the device busy meanwhile."""
+        assert self.phase is not None
+        self.phase.on_device.append(metrics)
+        self.phase.settle(self.group, in_flight=1)
 
     def finish_phase(self, position: Position) -> None:
         """Log the phase, and evaluate and snapshot when it is time."""

@@ -38,10 +38,11 @@ class Phase:
     on_device: list[list[Metrics]] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
 
-    def settle(self, group: Group) -> None:
-        """Fetch the metrics of the calls that were made."""
-        self.calls += [group.split(call) for call in self.on_device]
-        self.on_device = []
+    def settle(self, group: Group, in_flight: int = 0) -> None:
+        """Wait for the calls that were made, but for the newest `in_flight`, and fetch their
+        metrics."""
+        while len(self.on_device) > in_flight:
+            self.calls.append(group.split(self.on_device.pop(0)))
 
     def facts(self) -> dict[str, Any]:
         return {"episodes": self.episodes, "faults": self.faults}

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 
 import jax
 
@@ -108,8 +109,8 @@ class Trainer:
         except (InputError, RunError):
             self._save()  # of where training stood before: no member has kept anything
             raise
-        for member, own in zip(self.members, collected, strict=True):
-            member.begin_phase(own, count)
+        begin = partial(Member.begin_phase, count=count)
+        list(self.threads.map(begin, self.members, collected))
         self._move(Position(env_steps + count, self.position.updates, phase_start=env_steps))
 
     def _updates_due(self) -> int:
@@ -121,19 +122,15 @@ class Trainer:
 
     def _learn(self, should_stop: Callable[[], bool]) -> None:
         """Whole calls of updates; what is left over is due in the next phase."""
-        previous = None
         # Compiling takes no turn: all teams do it at once.
         with self.turn if self.compiled else nullcontext():
             while not (stopping := should_stop()) and self._updates_due() >= self.call_updates:
                 position = self.position
                 metrics = self.team.learn(position.env_steps, position.updates)
                 self.compiled = True
-                for member, own in zip(self.members, metrics, strict=True):
-                    assert member.phase is not None
-                    member.phase.on_device.append(own)
                 self._move(position._replace(updates=position.updates + self.call_updates))
-                jax.block_until_ready(previous)  # one call ahead keeps the device busy
-                previous = metrics
+                for member, own in zip(self.members, metrics, strict=True):
+                    member.took_call(own)
         if stopping:
             self.say("saving")
             self._save()
