@@ -18,6 +18,7 @@ import numpy as np
 from lfiw.config import TrainConfig
 from lfiw.errors import Damaged
 from lfiw.learner import Learner, LearnerState, learn_together, make_learner, traced_settings
+from lfiw.packed import Packed
 from lfiw.saved_state import (
     from_data,
     is_rows,
@@ -27,7 +28,7 @@ from lfiw.saved_state import (
     saved_array,
     to_data,
 )
-from lfiw.types import Clock, EnvSpec, Metrics
+from lfiw.types import Clock, EnvSpec
 
 # By platform. On a GPU a whole call is one graph in which independent kernels run side by side
 # (docs/performance.md has figures).
@@ -174,6 +175,10 @@ class Group:
             restored = jax.tree_util.tree_map_with_path(leaf, self.states[index])
             self.states[index] = jax.device_put(restored, shard.device)
 
+    def metrics(self, call: list[Packed]) -> list[dict[str, np.ndarray]]:
+        """The metrics that a call of updates left behind, by run."""
+        return [own.unpack() for own in self.split(call)]
+
     def _pairs(self) -> list[tuple[LearnerState, Any]]:
         return list(zip(self.states, self.scalars, strict=True))
 
@@ -211,17 +216,17 @@ class Team:
             program = programs.setdefault(learners, _compile_learn(learners, groups[0].options))
             self._parts.append((part, program))
 
-    def learn(self, env_steps: int, updates: int) -> list[list[Metrics]]:
+    def learn(self, env_steps: int, updates: int) -> list[list[Packed]]:
         """One compiled call of updates for every run: metrics by group and shard. Returns
         before it has finished."""
         clock = Clock(jnp.int32(env_steps), jnp.int32(updates))
-        metrics: list[list[Metrics]] = [[{}] * len(group.shards) for group in self.groups]
+        metrics: list[dict[int, Packed]] = [{} for _ in self.groups]
         for part, program in self._parts:
             states, seen = program(*_arguments(part), clock)
             for (group, index), state, own in zip(part, states, seen, strict=True):
                 group.states[index] = state
                 metrics[self.groups.index(group)][index] = own
-        return metrics
+        return [[own[index] for index in sorted(own)] for own in metrics]
 
     def listings(self) -> list[str]:
         """The text of the distinct compiled programs."""

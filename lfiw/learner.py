@@ -14,6 +14,7 @@ from jax.flatten_util import ravel_pytree
 from lfiw.agents import make_agent
 from lfiw.config import TrainConfig
 from lfiw.networks import named_arrays
+from lfiw.packed import Packed
 from lfiw.replay import ReplayContext, make_replay
 from lfiw.settings import replace_unchecked, walk
 from lfiw.types import Clock, EnvSpec, Metrics, Trace
@@ -42,7 +43,7 @@ class Learner(NamedTuple):
     # A call of updates is `prepare`, a scan of `cycle`, and `summarise`: see learn_together.
     prepare: Callable[[LearnerState, Scalars, Clock], CycleInputs]
     cycle: Callable[[LearnerState, Scalars, Clock, CycleInputs], tuple[LearnerState, Any]]
-    summarise: Callable[[Scalars, Any], Metrics]  # metrics averaged over the call's updates
+    summarise: Callable[[Scalars, Any], Packed]  # metrics averaged over the call's updates
     # Both only pick arrays, so they serve one run and a batch of runs alike.
     policy: Callable[[LearnerState, Scalars], dict[str, Array]]
     snapshot: Callable[[LearnerState, Scalars], dict[str, Array]]
@@ -52,7 +53,7 @@ class Learner(NamedTuple):
     ) -> tuple[LearnerState, Metrics]:
         """One call of updates."""
         (state,), (metrics,) = learn_together((self,), (state,), (scalars,), clock)
-        return state, metrics
+        return state, metrics.unpack()
 
 
 def learn_together(
@@ -60,7 +61,7 @@ def learn_together(
     states: Sequence[LearnerState],
     scalars: Sequence[Scalars],
     clock: Clock,
-) -> tuple[tuple[LearnerState, ...], tuple[Metrics, ...]]:
+) -> tuple[tuple[LearnerState, ...], tuple[Packed, ...]]:
     """One call of updates for several learners, cycle by cycle in one scan."""
     each = list(zip(learners, scalars, strict=True))
 
@@ -199,7 +200,7 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
                 traces.append(trace)
         return state, traces
 
-    def summarise(scalars: Scalars, traces: list[tuple[Trace, Trace]]) -> Metrics:
+    def summarise(scalars: Scalars, traces: list[tuple[Trace, Trace]]) -> Packed:
         agent, replay = parts(scalars)
 
         def of_cycle(traces: list[tuple[Trace, Trace]]) -> Metrics:
@@ -211,7 +212,8 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
                 for name in names
             }
 
-        return jax.tree.map(lambda x: jnp.mean(x, axis=0), jax.vmap(of_cycle)(traces))
+        by_cycle = jax.vmap(of_cycle)(traces)
+        return Packed.of({name: jnp.mean(values, axis=0) for name, values in by_cycle.items()})
 
     def policy(state: LearnerState, scalars: Scalars) -> dict[str, Array]:
         agent, _ = parts(scalars)

@@ -21,6 +21,7 @@ from lfiw.faults import sickness
 from lfiw.files import save_arrays
 from lfiw.group import Group
 from lfiw.layout import SNAPSHOT_PERCENTS, snapshot_file
+from lfiw.packed import Packed
 from lfiw.phase import NO_PHASE, Phase, Position, part, restored_phase
 from lfiw.policy import save_policies
 from lfiw.progress import Progress
@@ -29,7 +30,7 @@ from lfiw.rollout_host import Evaluated
 from lfiw.rows import eval_row, stopped_row, train_row
 from lfiw.runlog import Row, RunLog
 from lfiw.segments import Segments
-from lfiw.types import EnvSpec, Metrics
+from lfiw.types import EnvSpec
 
 
 class Member:
@@ -107,7 +108,7 @@ class Member:
             self.phase.episodes[run], self.phase.faults[run] = own.episodes, own.faults
         self.group.add(rows)
 
-    def took_call(self, metrics: list[Metrics]) -> None:
+    def took_call(self, metrics: list[Packed]) -> None:
         """Take over what a call of updates will yield, and fetch what those before it did: one
         call ahead keeps the device busy meanwhile."""
         assert self.phase is not None

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lfiw.group import Group
+from lfiw.packed import Packed
 from lfiw.rollout import Episode
-from lfiw.types import Metrics
 
 Arrays = dict[str, np.ndarray]
 
@@ -35,14 +35,14 @@ class Phase:
     episodes: list[list[Episode]]
     faults: list[list[str]]
     calls: list[list[Arrays]] = field(default_factory=list)  # metrics by call, by run
-    on_device: list[list[Metrics]] = field(default_factory=list)
+    on_device: list[list[Packed]] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
 
     def settle(self, group: Group, in_flight: int = 0) -> None:
         """Wait for the calls that were made, but for the newest `in_flight`, and fetch their
         metrics."""
         while len(self.on_device) > in_flight:
-            self.calls.append(group.split(self.on_device.pop(0)))
+            self.calls.append(group.metrics(self.on_device.pop(0)))
 
     def facts(self) -> dict[str, Any]:
         return {"episodes": self.episodes, "faults": self.faults}

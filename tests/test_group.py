@@ -53,7 +53,7 @@ def train(group: Group, rows: np.ndarray) -> Trained:
     team.learn(env_steps=200, updates=0)
     group.add(rows[:, 200:])
     former_states = group.states.copy()
-    return Trained(group, group.split(team.learn(env_steps=300, updates=4)[0]), former_states)
+    return Trained(group, group.metrics(team.learn(env_steps=300, updates=4)[0]), former_states)
 
 
 @pytest.fixture(scope="module", autouse=True)
