@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import partial
+from typing import Any, TypeVar
 
 import jax
 
@@ -18,6 +18,8 @@ from lfiw.group import Team
 from lfiw.learner import updates_in_call
 from lfiw.member import Member
 from lfiw.phase import Position
+
+Result = TypeVar("Result")
 
 
 class Stopped(Exception):
@@ -54,16 +56,27 @@ class Trainer:
         allow_inexact: bool = False,
     ) -> None:
         """Train to the end, from the start or from checkpoints of one position."""
+
+        def open_member(member: Member, checkpoint: Checkpoint | None) -> Position:
+            return member.open(
+                stack, self.devices, num_workers, evaluator, checkpoint, allow_inexact
+            )
+
         with ExitStack() as stack:
-            for member, checkpoint in zip(self.members, checkpoints, strict=True):
-                self.position = member.open(
-                    stack, self.devices, num_workers, evaluator, checkpoint, allow_inexact
-                )
+            self.threads = stack.enter_context(ThreadPoolExecutor(len(self.members), "member"))
+            self.position = self._at_once(open_member, checkpoints)[0]
             self.team = Team([member.group for member in self.members])
-            self.threads = stack.enter_context(ThreadPoolExecutor(len(self.members), "collect"))
             self.say("training")
             self._train(should_stop)
             self.say("done")
+
+    def _at_once(self, work: Callable[..., Result], *arguments: Sequence[Any]) -> list[Result]:
+        """`work` of every member with its arguments, side by side, when all have ended: they wait
+        for workers, files and compilers of their own."""
+        calls = zip(self.members, *arguments, strict=True)
+        futures = [self.threads.submit(work, *call) for call in calls]
+        wait(futures)
+        return [future.result() for future in futures]
 
     def say(self, state: str) -> None:
         for member in self.members:
@@ -102,15 +115,11 @@ class Trainer:
         end = min(config.random_env_steps, config.env_steps) if random else config.env_steps
         count = min(config.phase_env_steps, end - env_steps)
         try:
-            # All at once: each member waits for workers of its own.
-            collected = list(
-                self.threads.map(lambda member: member.collect(count, random), self.members)
-            )
+            collected = self._at_once(lambda member: member.collect(count, random))
         except (InputError, RunError):
             self._save()  # of where training stood before: no member has kept anything
             raise
-        begin = partial(Member.begin_phase, count=count)
-        list(self.threads.map(begin, self.members, collected))
+        self._at_once(lambda member, own: member.begin_phase(own, count), collected)
         self._move(Position(env_steps + count, self.position.updates, phase_start=env_steps))
 
     def _updates_due(self) -> int:
