@@ -24,6 +24,9 @@ TASKS = {
     "Humanoid-v5": 5_000_000,
 }
 
+# On every task: a maximum over more of them would be higher.
+EVALUATIONS = 100
+
 # Settings that shrink with the length of a run, and those that shrink with its networks.
 COUNTED_IN_ENV_STEPS = {
     "env_steps",
@@ -96,6 +99,7 @@ def config_of(cell: Cell, scale: Scale) -> TrainConfig:
         cell.replay,
         seeds=range(scale.num_seeds),
         env_steps=TASKS[cell.task],
+        eval_every_env_steps=TASKS[cell.task] // EVALUATIONS,
         **cell.settings,
     )
     for name, _, value in walk(config):
