@@ -20,8 +20,10 @@ import lfiw.training
 from lfiw.agents.sac import SacConfig
 from lfiw.config import TrainConfig, make_config
 from lfiw.devices import turns_of_teams
+from lfiw.errors import RunError
 from lfiw.group import Group, Shard, Team
 from lfiw.jobs import Job, make_teams
+from lfiw.member import Member
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.replay.uniform import UniformConfig
 from lfiw.training import train_all
@@ -195,3 +197,52 @@ def test_a_turn_is_a_whole_phase_and_changes_no_bit(tmp_path: Path, monkeypatch:
     assert [len(list(turn)) for _, turn in itertools.groupby(later)] == [5] * (2 * 3)
     for one, other in zip(free, taken, strict=True):
         assert logged(one.folder) == logged(other.folder)
+
+
+def test_metrics_are_fetched_one_call_behind(tmp_path: Path, monkeypatch: Any) -> None:
+    settings = {"updates_per_call": 10, "env_steps": 200}  # two phases of five calls learn
+    config = make_config(ENV, "td3", "uniform", seeds=(0, 1), **small("uniform", **settings))
+    events: list[str] = []
+
+    def watched(name: str, method: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            events.append(name)
+            return method(*arguments)
+
+        return call
+
+    for owner, name in ((Team, "learn"), (Group, "metrics"), (Group, "policies")):
+        monkeypatch.setattr(owner, name, watched(name, getattr(owner, name)))
+    train_all([config], out=tmp_path, workers=0, quiet=True)
+    learning = events[events.index("learn") :]
+    call_ahead = ["learn", "metrics"]
+    assert learning == 2 * ["learn", *(4 * call_ahead), "policies", "metrics"]
+
+
+def test_a_member_that_fails_waits_for_the_others(tmp_path: Path, monkeypatch: Any) -> None:
+    """What training saves then must not change while it is saved."""
+    configs = [
+        make_config(ENV, "td3", replay, seeds=(0,), **small(replay))
+        for replay in ("uniform", "per")
+    ]
+    events: list[str] = []
+    collect, save = Member.collect, Member.save
+
+    def failing(member: Member, *arguments: Any) -> Any:
+        if member.config.replay.name == "uniform":
+            raise RunError("It broke.")
+        time.sleep(0.3)
+        collected = collect(member, *arguments)
+        events.append("collected")
+        return collected
+
+    def saved(member: Member, *arguments: Any) -> None:
+        events.append("saved")
+        save(member, *arguments)
+
+    monkeypatch.setattr(lfiw.training, "make_teams", lambda jobs, devices: [list(jobs)])
+    monkeypatch.setattr(Member, "collect", failing)
+    monkeypatch.setattr(Member, "save", saved)
+    with pytest.raises(RunError, match="It broke"):
+        train_all(configs, out=tmp_path, workers=1, quiet=True)
+    assert events == ["collected", "saved", "saved"]
