@@ -27,7 +27,7 @@ MEMORY_SHARE = 0.8  # of what is free; the rest is for programs and batches
 # Assumptions of the estimate, from docs/performance.md: an H200, and cores that reach most of
 # their measured peak.
 GPU_STEPS_PER_SECOND = 53_000  # over many runs, where the device is the limit
-GPU_STEPS_PER_SECOND_OF_A_RUN = 1000  # of few runs, where latency is
+GPU_STEPS_PER_SECOND_OF_A_RUN = 2000  # of few runs, where latency is
 CPU_FLOP_PER_SECOND = 80e9  # of a core
 CPU_SECONDS_PER_UPDATE = 3e-4  # what is no matrix product
 CPU_SECONDS_TO_COMPILE = 8

@@ -42,7 +42,7 @@ def sentence(capfd: Any, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("step", "seconds"),
     [
-        (1e-4, 10),  # the device: 20,000 updates at 1000 a second for each of two runs
+        (1e-4, 5),  # the device: 20,000 updates at 2000 a second for each of two runs
         (2e-3, 20),  # the cores: 20,000 steps and as many of evaluations, on four of them
     ],
 )
