@@ -29,6 +29,8 @@ class RatioConfig:
     hidden_sizes: tuple[int, ...] = setting((256, 256), at_least=1)  # paper, section 5
     learning_rate: float | None = setting(None, above=0)  # None: the agent's (authors' code)
     divergence: Literal["jensen-shannon", "kl", "pearson", "hellinger"] = "jensen-shannon"
+    # Below it, weights are mixed with uniform ones (`with_floor`); 0 is the paper's.
+    min_effective_sample_size: float = setting(0.0, at_least=0, at_most=1)
     # Deviation: the paper's text has `power`; `sigmoid`, which the authors' code used, was
     # the steadier one and at least as good on every task measured (docs/method.md).
     transform: Literal["sigmoid", "power"] = "sigmoid"
@@ -71,6 +73,25 @@ def ratio_weights(
     log_weights = LOG_TRANSFORMS[transform](logits / temperature)
     unscaled = jnp.exp(log_weights - jnp.max(log_weights))
     return unscaled * (logits.shape[0] / jnp.sum(unscaled))  # exactly one where all are equal
+
+
+def with_floor(weights: Array, floor: float) -> tuple[Array, Array]:
+    """Weights of mean one, mixed with uniform ones just enough that their effective sample size
+    is at least `floor`, and how much of the given ones is left in them: the trust.
+
+    It is 1 / (1 + spread) with the spread of the weights around their mean of one, and the spread
+    of a mixture is trust^2 times theirs. A floor of 0 leaves the weights as they are, to the
+    bit, and a floor of 1 makes them all one.
+    """
+    spread = jnp.mean(jnp.square(weights - 1))
+    holds = floor * spread <= 1 - floor
+    trust = jnp.where(holds, 1.0, jnp.sqrt((1 - floor) / (floor * spread)))
+    return (1 - trust) + trust * weights, trust
+
+
+def effective_sample_size(weights: Array) -> Array:
+    """As a share of the batch: 1 for equal weights, 1/B when one transition carries all."""
+    return jnp.square(jnp.mean(weights)) / jnp.mean(jnp.square(weights))
 
 
 def make_ratio(config: RatioConfig, input_size: int, default_learning_rate: float) -> Ratio:

@@ -79,6 +79,29 @@ def ratio_weights(
     return unscaled * (torch.full_like(total, len(logits)) / total)
 
 
+def with_floor(weights: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+    """Weights of mean one, mixed with uniform ones just enough that their effective sample size
+    is at least `floor`, and the share of the given ones in them."""
+    spread = (weights - 1).square().mean()
+    holds = floor * spread <= 1 - floor
+    trust = torch.where(holds, 1.0, torch.sqrt((1 - floor) / (floor * spread)))
+    return (1 - trust) + trust * weights, trust
+
+
+def effective_sample_size(weights: Tensor) -> float:
+    return (weights.mean() ** 2 / (weights**2).mean()).item()
+
+
+class Trace(NamedTuple):
+    """Of one update."""
+
+    slow_logits: Tensor
+    fast_logits: Tensor
+    raw_weights: Tensor
+    weights: Tensor
+    trust: Tensor
+
+
 def make_mlp(sizes: Sequence[int], last_limit: float, generator: torch.Generator) -> nn.Sequential:
     """ReLU between layers; drawn from `generator` alone, so that the agent's draws stay."""
     layers: list[nn.Module] = []
@@ -151,7 +174,7 @@ class Lfiw:
         self.ratio = Ratio(config, obs_dim + action_dim, rate, self.generator, self.device)
         self.env_steps = 0
         self.fast: Tensor | None = None  # [fast_size, D + A]
-        self.trace: tuple[Tensor, Tensor, Tensor] | None = None  # logits, weights of one update
+        self.trace: Trace | None = None
 
     def observe(self, obs: Any, action: Any) -> None:
         """One transition, or several in order along the first axis."""
@@ -179,10 +202,11 @@ class Lfiw:
         config = self.config
         slow_logits, fast_logits = self.ratio.update(slow, fast)
         bound = slow_size / min(slow_size, config.fast_size) if config.clip_ratio else None
-        weights = ratio_weights(slow_logits, config.temperature, config.transform, bound)
+        raw = ratio_weights(slow_logits, config.temperature, config.transform, bound)
         if self.env_steps < config.warmup_env_steps:
-            weights = torch.ones_like(weights)
-        self.trace = (slow_logits, fast_logits, weights)
+            raw = torch.ones_like(raw)
+        weights, trust = with_floor(raw, config.min_effective_sample_size)
+        self.trace = Trace(slow_logits, fast_logits, raw, weights, trust)
         return weights
 
     def rows(self, obs: Any, action: Any) -> Tensor:
@@ -201,12 +225,14 @@ class Lfiw:
         """Of the last update; empty before the first."""
         if self.trace is None:
             return {}
-        slow_logits, fast_logits, weights = self.trace
+        slow_logits, fast_logits, raw, weights, trust = self.trace
         accuracy = ((slow_logits < 0).float().mean() + (fast_logits > 0).float().mean()) / 2
         return {
             "classifier_loss": self.ratio.bound(slow_logits, fast_logits).item(),
             "balanced_accuracy": accuracy.item(),
-            "effective_sample_size": (weights.mean() ** 2 / (weights**2).mean()).item(),
+            "effective_sample_size": effective_sample_size(weights),
+            "raw_effective_sample_size": effective_sample_size(raw),
+            "trust": trust.item(),
             "max_weight": weights.max().item(),
         }
 

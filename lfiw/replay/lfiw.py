@@ -13,7 +13,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from lfiw.ratio import RatioConfig, RatioState, make_ratio, ratio_weights
+from lfiw.ratio import (
+    RatioConfig,
+    RatioState,
+    effective_sample_size,
+    make_ratio,
+    ratio_weights,
+    with_floor,
+)
 from lfiw.replay.base import Replay, ReplayContext
 from lfiw.replay.per import PerConfig, make_per
 from lfiw.replay.ring import Ring, draw_bits, recent_slots, slot_age
@@ -38,7 +45,7 @@ class LfiwConfig(RatioConfig):
 
     @classmethod
     def paper(cls) -> LfiwConfig:
-        return cls(transform="power", per=PerConfig.paper())
+        return cls(transform="power", min_effective_sample_size=0.0, per=PerConfig.paper())
 
 
 class LfiwState(NamedTuple):
@@ -59,11 +66,6 @@ def weight_by_age(weights: Array, relative_age: Array) -> Array:
     member = group == jnp.arange(AGE_GROUPS)[:, None]
     count = jnp.sum(member, axis=-1)
     return jnp.where(count > 0, jnp.sum(member * weights, axis=-1) / jnp.maximum(count, 1), 1.0)
-
-
-def effective_sample_size(weights: Array) -> Array:
-    """As a share of the batch: 1 for equal weights, 1/B when one transition carries all."""
-    return jnp.square(jnp.mean(weights)) / jnp.mean(jnp.square(weights))
 
 
 def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
@@ -103,12 +105,15 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
         logits = ratio.logits(state.ratio, drawn_inputs) if prioritised else slow_logits
 
         bound = ring.size / jnp.minimum(ring.size, config.fast_size) if config.clip_ratio else None
-        weights = ratio_weights(logits, config.temperature, config.transform, bound)
-        weights = jnp.where(clock.env_steps >= config.warmup_env_steps, weights, 1.0)
+        raw = ratio_weights(logits, config.temperature, config.transform, bound)
+        raw = jnp.where(clock.env_steps >= config.warmup_env_steps, raw, 1.0)
+        weights, trust = with_floor(raw, config.min_effective_sample_size)
         trace |= {
             "slow_logits": slow_logits,
             "fast_logits": fast_logits,
+            "raw_weights": raw,
             "ratio_weights": weights,
+            "trust": trust,
             "relative_age": slot_age(ring, drawn.slots) / ring.size,
         }
         if config.weight_policy:
@@ -122,6 +127,8 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
         weights = trace["ratio_weights"]
         own = ratio.metrics(trace["slow_logits"], trace["fast_logits"]) | {
             "effective_sample_size": effective_sample_size(weights),
+            "raw_effective_sample_size": effective_sample_size(trace["raw_weights"]),
+            "trust": trace["trust"],
             "max_weight": jnp.max(weights),
             "weight_by_age": weight_by_age(weights, trace["relative_age"]),
         }
