@@ -19,7 +19,7 @@ from tensorboardX import SummaryWriter
 from torch import Tensor, nn
 
 from lfiw import LfiwConfig  # LFIW
-from lfiw.torch import Lfiw  # LFIW
+from lfiw.adapters.torch import Lfiw  # LFIW
 
 
 @dataclass

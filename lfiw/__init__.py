@@ -9,32 +9,34 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from lfiw.acting.policy import Policy
     from lfiw.agents.sac import SacConfig
     from lfiw.agents.td3 import Td3Config
-    from lfiw.config import TrainConfig, make_config
     from lfiw.env_config import EnvConfig
     from lfiw.errors import InputError
-    from lfiw.policy import Policy, load_policy
+    from lfiw.learning.config import TrainConfig, make_config
     from lfiw.replay.ere import EreConfig
     from lfiw.replay.lfiw import LfiwConfig
     from lfiw.replay.per import PerConfig
     from lfiw.replay.uniform import UniformConfig
-    from lfiw.training import Run, train, train_all
+    from lfiw.runs.policies import load_policy
+    from lfiw.training import train, train_all
+    from lfiw.training.folder import Training
 
 _HOMES = {
     "SacConfig": "lfiw.agents.sac",
     "Td3Config": "lfiw.agents.td3",
-    "TrainConfig": "lfiw.config",
-    "make_config": "lfiw.config",
+    "TrainConfig": "lfiw.learning.config",
+    "make_config": "lfiw.learning.config",
     "EnvConfig": "lfiw.env_config",
     "InputError": "lfiw.errors",
-    "Policy": "lfiw.policy",
-    "load_policy": "lfiw.policy",
+    "Policy": "lfiw.acting.policy",
+    "load_policy": "lfiw.runs.policies",
     "UniformConfig": "lfiw.replay.uniform",
     "PerConfig": "lfiw.replay.per",
     "EreConfig": "lfiw.replay.ere",
     "LfiwConfig": "lfiw.replay.lfiw",
-    "Run": "lfiw.training",
+    "Training": "lfiw.training.folder",
     "train": "lfiw.training",
     "train_all": "lfiw.training",
 }
@@ -46,10 +48,10 @@ __all__ = [
     "LfiwConfig",
     "PerConfig",
     "Policy",
-    "Run",
     "SacConfig",
     "Td3Config",
     "TrainConfig",
+    "Training",
     "UniformConfig",
     "__version__",
     "load_policy",

@@ -17,7 +17,8 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
-from lfiw.errors import InputError, nearest
+from lfiw.errors import InputError
+from lfiw.wording import nearest
 
 LARGEST_INTEGER = 2**31 - 1  # counts are int32 on the device
 

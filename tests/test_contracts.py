@@ -27,13 +27,13 @@ from programs import (
     update_agent,
 )
 
+from lfiw.acting.policy import NumpyPolicy
 from lfiw.agents import AGENTS, make_agent
 from lfiw.agents.sac import SacConfig, SacState, sample_action
 from lfiw.agents.td3 import Td3Config, Td3State, act
-from lfiw.config import PRESETS, config_from_json, config_to_json, make_config
-from lfiw.learner import program_key, traced_settings
+from lfiw.learning.config import PRESETS, config_from_json, config_to_json, make_config
+from lfiw.learning.scalars import program_key, traced_settings
 from lfiw.networks import apply_mlp
-from lfiw.policy import NumpyPolicy
 from lfiw.replay import REPLAYS, Replay, make_replay
 from lfiw.replay.ere import EreConfig
 from lfiw.replay.lfiw import LfiwConfig

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import pytest
 
-from lfiw.errors import InputError, nearest
+from lfiw.errors import InputError
 from lfiw.settings import (
     check_ranges,
     from_json,
@@ -16,6 +16,7 @@ from lfiw.settings import (
     to_json,
     walk,
 )
+from lfiw.wording import nearest
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, ClassVar
 
+from lfiw.adapters.versions import require
 from lfiw.errors import InputError, RunError
-from lfiw.extras import require
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.settings import to_json
 
@@ -24,7 +24,7 @@ from gymnasium import spaces  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from lfiw.adapters.sb3_agent import LfiwAgent, make_estimator  # noqa: E402
-from lfiw.torch import as_config  # noqa: E402
+from lfiw.adapters.torch import as_config  # noqa: E402
 
 
 class CriticWeights:

@@ -14,9 +14,9 @@ from stable_baselines3.common.preprocessing import (
 )
 
 from lfiw.adapters.sb3_replay import draw_recent, numpy_seed
+from lfiw.adapters.torch import Lfiw, as_config
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.settings import from_json, to_json
-from lfiw.torch import Lfiw, as_config
 
 SEEDS = 2**32
 

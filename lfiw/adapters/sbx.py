@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from lfiw.extras import require
+from lfiw.adapters.versions import require
 
 require("lfiw.adapters.sbx", "torch")
 require("lfiw.adapters.sbx", "stable-baselines3")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lfiw.adapters.versions import require
 from lfiw.errors import InputError
-from lfiw.extras import require
 from lfiw.replay.lfiw import LfiwConfig
 
 require("lfiw.adapters.tianshou", "tianshou")
@@ -18,7 +18,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer  # noqa: E402
 
-from lfiw.torch import Lfiw, check_config  # noqa: E402
+from lfiw.adapters.torch import Lfiw, check_config  # noqa: E402
 
 
 def flat(values: Any) -> np.ndarray:

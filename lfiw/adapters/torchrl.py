@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from threading import RLock
 from typing import Any
 
+from lfiw.adapters.versions import require
 from lfiw.errors import InputError, RunError
-from lfiw.extras import require
 from lfiw.replay.lfiw import LfiwConfig
 
 require("lfiw.adapters.torchrl", "torchrl")
@@ -23,7 +23,7 @@ import torch  # noqa: E402
 from torchrl import objectives  # noqa: E402
 from torchrl.envs.transforms import Transform  # noqa: E402
 
-from lfiw.torch import Lfiw  # noqa: E402
+from lfiw.adapters.torch import Lfiw  # noqa: E402
 
 WEIGHT = "priority_weight"  # the key that TorchRL's losses read
 LOCK = RLock()  # buffers that prefetch call their transforms from several threads

@@ -11,14 +11,7 @@ import optax
 from jax import Array
 
 from lfiw.agents.base import Agent, bellman_target, critic_metrics, polyak, weighted_critic_loss
-from lfiw.networks import (
-    Mlp,
-    apply_critics,
-    apply_mlp,
-    init_mlp,
-    init_twin_critics,
-    named_arrays,
-)
+from lfiw.networks import Mlp, apply_critics, apply_mlp, init_mlp, init_twin_critics, named_arrays
 from lfiw.settings import setting
 from lfiw.types import EnvSpec, Metrics, Sample, Trace
 

@@ -11,14 +11,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from lfiw.acting.collector import Collector
+from lfiw.acting.spaces import probe_env
 from lfiw.agents import make_agent
 from lfiw.bench.result import BenchResult
-from lfiw.collector import Collector
-from lfiw.config import TrainConfig, check
 from lfiw.env_config import EnvConfig
-from lfiw.envs import probe_env
 from lfiw.errors import InputError
-from lfiw.host import cpu_model, usable_cores
+from lfiw.learning.config import TrainConfig, check
+from lfiw.machine import cpu_model, usable_cores
 from lfiw.settings import override
 from lfiw.types import EnvSpec
 

@@ -12,14 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lfiw.acting.spaces import probe_env
 from lfiw.agents import make_agent
 from lfiw.bench.result import BenchResult
-from lfiw.config import TrainConfig, check
-from lfiw.devices import prepare_jax
-from lfiw.envs import probe_env
 from lfiw.errors import InputError
-from lfiw.group import Group, Team
-from lfiw.learner import updates_in_call
+from lfiw.learning.config import TrainConfig, check
+from lfiw.learning.group import Group
+from lfiw.learning.learner import updates_in_call
+from lfiw.learning.team import Team
+from lfiw.training.devices import prepare_jax
 from lfiw.types import EnvSpec
 
 FILL_ROWS = 20_000

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import jax
 
+from lfiw.acting.spaces import probe_env
 from lfiw.bench.learner import DISCARDED_CALLS, Contender
 from lfiw.bench.result import BenchResult
-from lfiw.config import TrainConfig, check
-from lfiw.devices import prepare_jax
-from lfiw.envs import probe_env
 from lfiw.errors import InputError
+from lfiw.learning.config import TrainConfig, check
+from lfiw.training.devices import prepare_jax
 
 # A graph is one event in a profile; without graphs each kernel is one.
 NO_GRAPHS = {"xla_gpu_enable_command_buffer": ""}

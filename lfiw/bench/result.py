@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from lfiw.devices import hardware
-from lfiw.host import versions
+from lfiw.machine import versions
+from lfiw.training.devices import hardware
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from typing import Any
 import jax
 
 from lfiw.bench.result import BenchResult
-from lfiw.config import TrainConfig
-from lfiw.group import Team
-from lfiw.member import Member
-from lfiw.trainer import Trainer
+from lfiw.learning.config import TrainConfig
+from lfiw.learning.team import Team
 from lfiw.training import train_all
+from lfiw.training.member import Member
+from lfiw.training.trainer import Trainer
 
 Interval = tuple[float, float]
 WATCHING_THREADS = 32  # a team has at most two calls in flight

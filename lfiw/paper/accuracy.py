@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from lfiw.config import TrainConfig
+from lfiw.acting.rollout import EnvRunner
 from lfiw.errors import InputError
-from lfiw.files import write_json
-from lfiw.layout import SNAPSHOT_PERCENTS
-from lfiw.paper.cells import Study, live_seeds
-from lfiw.paper.snapshots import apply_layers, load_snapshot
-from lfiw.rollout import EnvRunner
-from lfiw.training import Run
+from lfiw.learning.config import TrainConfig
+from lfiw.paper.cells import Study
+from lfiw.runs.files import write_json
+from lfiw.runs.layout import SNAPSHOT_PERCENTS
+from lfiw.runs.read import live_seeds
+from lfiw.runs.snapshots import apply_layers, load_snapshot
+from lfiw.training.folder import Training
 
 PAPER = {"precision": 0.873, "accuracy": 0.731}  # section 5.2, Humanoid-v2, SAC
 NUM_PAIRS = {"smoke": 1000, "small": 10_000, "paper": 20_000}  # of each class
@@ -42,7 +43,7 @@ def classifier_quality(positive_logits: np.ndarray, negative_logits: np.ndarray)
     }
 
 
-def policy_pairs(run: Run, percent: int, seed: int, env_seed: int, count: int) -> np.ndarray:
+def policy_pairs(run: Training, percent: int, seed: int, env_seed: int, count: int) -> np.ndarray:
     """`count` pairs [n, D + A] that the exploring policy of a snapshot meets."""
     noise = getattr(run.config.agent, "exploration_noise", 0.0)
     policy = load_snapshot(run.folder, percent, seed).policy(noise)
@@ -54,7 +55,7 @@ def policy_pairs(run: Run, percent: int, seed: int, env_seed: int, count: int) -
     return rows[:, : runner.spec.obs_size + runner.spec.action_size]  # a row starts with (s, a)
 
 
-def collect_pairs(run: Run, seed: int, env_seed: int, count: int) -> Pairs:
+def collect_pairs(run: Training, seed: int, env_seed: int, count: int) -> Pairs:
     *earlier, final = SNAPSHOT_PERCENTS
     positives = policy_pairs(run, final, seed, env_seed, count)
     negatives = [policy_pairs(run, p, seed, env_seed, count // len(earlier)) for p in earlier]
@@ -86,7 +87,7 @@ def refitted_logits(config: TrainConfig, fitted_on: Pairs, tested_on: Pairs, upd
     return on_positives, on_negatives
 
 
-def ratio_accuracy(run: Run, seed: int, num_pairs: int, refit_updates: int) -> dict[str, Any]:
+def ratio_accuracy(run: Training, seed: int, num_pairs: int, refit_updates: int) -> dict[str, Any]:
     """Of one seed of a run folder with LFIW."""
     fitted_on = collect_pairs(run, seed, seed + FITTED_ON, num_pairs)
     tested_on = collect_pairs(run, seed, seed + TESTED_ON, num_pairs)
@@ -117,7 +118,7 @@ def analyse_accuracy(study: Study) -> list[Path]:
         ratio_accuracy(run, seed, pairs, updates)
         for run in study.runs
         if run.config.replay.name == "lfiw"
-        for seed in live_seeds(run)
+        for seed in live_seeds(run.folder)
     ]
     if not rows:
         raise InputError("None of the runs has a ratio network: name one with LFIW.")

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lfiw.config import TrainConfig, make_config
-from lfiw.config_file import seeds_of
-from lfiw.layout import run_folder
-from lfiw.runlog import stopped_seeds
+from lfiw.learning.config import TrainConfig, make_config
+from lfiw.runs.layout import run_folder
 from lfiw.settings import override, walk
-from lfiw.training import Run
+from lfiw.training.folder import Training
 
 # The paper's tasks and lengths, as today's versions. Ant-v5 with its own observation of 105
 # numbers, which includes contact forces.
@@ -113,15 +111,9 @@ def config_of(cell: Cell, scale: Scale) -> TrainConfig:
     return config
 
 
-def run_of(cell: Cell, config: TrainConfig, out: Path) -> Run:
+def run_of(cell: Cell, config: TrainConfig, out: Path) -> Training:
     """Where the cell's run is, or will be: experiments with the same cell share it."""
-    return Run(run_folder(out, cell.task, f"{cell.agent}-{cell.replay}", cell.label), config)
-
-
-def live_seeds(run: Run) -> list[int]:
-    """The seeds that were not stopped for numbers that were not finite."""
-    stopped = stopped_seeds(run.folder)
-    return [seed for seed in seeds_of(run.folder) if seed not in stopped]
+    return Training(run_folder(out, cell.task, f"{cell.agent}-{cell.replay}", cell.label), config)
 
 
 @dataclass(frozen=True)
@@ -131,7 +123,7 @@ class Study:
     name: str
     scale: str
     out: Path
-    runs: Sequence[Run]
+    runs: Sequence[Training]
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from lfiw.envs import check_spaces, make_env
-from lfiw.episodes import MAX_EVAL_STEPS
-from lfiw.files import write_json
-from lfiw.layout import SNAPSHOT_PERCENTS
-from lfiw.paper.cells import Study, live_seeds
-from lfiw.paper.snapshots import apply_layers, load_snapshot
-from lfiw.policy import LOG_STD_MAX, LOG_STD_MIN, NumpyPolicy
-from lfiw.runlog import read_rows
-from lfiw.training import Run
+from lfiw.acting.envs import make_env
+from lfiw.acting.episodes import MAX_EVAL_STEPS
+from lfiw.acting.policy import LOG_STD_MAX, LOG_STD_MIN, NumpyPolicy
+from lfiw.acting.spaces import check_spaces
+from lfiw.paper.cells import Study
+from lfiw.runs.files import write_json
+from lfiw.runs.layout import SNAPSHOT_PERCENTS
+from lfiw.runs.read import live_seeds, read_rows
+from lfiw.runs.snapshots import apply_layers, load_snapshot
+from lfiw.training.folder import Training
 
 PAPER = {  # section 5.2, Humanoid-v2
     "sac-uniform": {"pearson": 0.41, "spearman": 0.11},
@@ -103,7 +104,7 @@ def correlations(q: np.ndarray, returns: np.ndarray) -> dict[str, float | None]:
     }
 
 
-def entropy_weight(run: Run, seed: int) -> float:
+def entropy_weight(run: Training, seed: int) -> float:
     """SAC's alpha at the end of training, 0 for an agent without entropy."""
     if run.config.agent.name != "sac":
         return 0.0
@@ -115,7 +116,7 @@ def entropy_weight(run: Run, seed: int) -> float:
     return float(alphas[-1]) if alphas else run.config.agent.initial_alpha
 
 
-def q_quality(run: Run, seed: int, num_trajectories: int) -> dict[str, Any]:
+def q_quality(run: Training, seed: int, num_trajectories: int) -> dict[str, Any]:
     """Correlation of Q (the smaller of both critics, as the agent uses it) with the returns."""
     snapshot = load_snapshot(run.folder, SNAPSHOT_PERCENTS[-1], seed)
     gamma, alpha = run.config.agent.gamma, entropy_weight(run, seed)
@@ -154,7 +155,7 @@ def q_quality(run: Run, seed: int, num_trajectories: int) -> dict[str, Any]:
 
 def analyse_q_quality(study: Study) -> list[Path]:
     count = NUM_TRAJECTORIES[study.scale]
-    rows = [q_quality(run, seed, count) for run in study.runs for seed in live_seeds(run)]
+    rows = [q_quality(run, seed, count) for run in study.runs for seed in live_seeds(run.folder)]
 
     def mean(method: str, name: str) -> float | None:
         values = [row[name] for row in rows if row["method"] == method and row[name] is not None]

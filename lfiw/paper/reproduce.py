@@ -11,20 +11,27 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lfiw.cluster import ClusterConfig
-from lfiw.config import check, config_from_json, pick
-from lfiw.config_file import read_config
+from lfiw.cluster.ray import ClusterConfig
+from lfiw.cluster.sweep import run_sweep
 from lfiw.errors import InputError
-from lfiw.jobs import Job
-from lfiw.layout import find_runs, snapshot_file
-from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, live_seeds, run_of
+from lfiw.learning.config import check, config_from_json, pick
+from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, run_of
 from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.paper.workload import measure
-from lfiw.progress import count
-from lfiw.resume import conditions, is_begun, refuse_differences, refuse_other_settings, take_up
-from lfiw.runlog import read_metrics
-from lfiw.sweep import run_sweep
-from lfiw.training import Run, run_jobs
+from lfiw.runs.config_file import read_config
+from lfiw.runs.layout import find_runs, snapshot_file
+from lfiw.runs.read import live_seeds, read_metrics
+from lfiw.training.folder import Training
+from lfiw.training.jobs import Job
+from lfiw.training.resume import (
+    conditions,
+    is_begun,
+    refuse_differences,
+    refuse_other_settings,
+    take_up,
+)
+from lfiw.training.start import run_jobs
+from lfiw.wording import count
 
 ALL = "all"
 
@@ -76,7 +83,7 @@ def select_cells(
     return kept
 
 
-def plan_runs(cells: Sequence[Cell], scale: str, seeds: Sequence[int], out: Path) -> list[Run]:
+def plan_runs(cells: Sequence[Cell], scale: str, seeds: Sequence[int], out: Path) -> list[Training]:
     runs = []
     for cell in cells:
         config = config_of(cell, SCALES[scale])
@@ -87,7 +94,7 @@ def plan_runs(cells: Sequence[Cell], scale: str, seeds: Sequence[int], out: Path
     return runs
 
 
-def is_complete(run: Run) -> bool:
+def is_complete(run: Training) -> bool:
     """Every seed has its last evaluation and its last snapshot, or was stopped for good."""
     if not (run.folder / "metrics.jsonl").is_file():
         return False
@@ -98,7 +105,7 @@ def is_complete(run: Run) -> bool:
     }
     return all(
         seed in evaluated and snapshot_file(run.folder, 100, seed).is_file()
-        for seed in live_seeds(run)
+        for seed in live_seeds(run.folder)
     )
 
 
@@ -143,12 +150,12 @@ class Reproduction:
         if not EXPERIMENTS[name].cells:
             raise InputError(f"{name} trains nothing: there are no runs to analyse.")
         runs = [
-            Run(folder, config_from_json(read_config(folder)["config"]))
+            Training(folder, config_from_json(read_config(folder)["config"]))
             for folder in find_runs(folders)
         ]
         return self.analyse(name, runs)
 
-    def announce(self, name: str, runs: Sequence[Run]) -> None:
+    def announce(self, name: str, runs: Sequence[Training]) -> None:
         experiment = EXPERIMENTS[name]
         say = partial(self.console.print, highlight=False, soft_wrap=True)
         say(f"[bold]{name}[/bold], scale {self.scale}: {experiment.title}: {experiment.shows}.")
@@ -165,7 +172,7 @@ class Reproduction:
             f"resumed: {begun}."
         )
 
-    def train_missing(self, runs: Sequence[Run]) -> None:
+    def train_missing(self, runs: Sequence[Training]) -> None:
         pending = [run for run in runs if not is_complete(run)]
         if not pending:
             return
@@ -191,7 +198,7 @@ class Reproduction:
                 except KeyboardInterrupt:
                     raise KeyboardInterrupt("the same command goes on") from None
 
-    def analyse(self, name: str, runs: Sequence[Run]) -> list[Path]:
+    def analyse(self, name: str, runs: Sequence[Training]) -> list[Path]:
         if runs:
             self.console.print(f"Analysing {count(len(runs), 'run folder')}", highlight=False)
         try:

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from lfiw.curves import Curves, read_curves
 from lfiw.errors import InputError
-from lfiw.files import write_json
-from lfiw.markdown import markdown_table
 from lfiw.paper.cells import Study
-from lfiw.paper.published import published
-from lfiw.paper.table1 import paper_form
-from lfiw.plot import COLOURS, plot_curves
-from lfiw.runlog import read_rows
+from lfiw.results.curves import Curves, read_curves
+from lfiw.results.plot import COLOURS, plot_curves
+from lfiw.results.published import published
+from lfiw.results.table import markdown_table
+from lfiw.results.table1 import paper_form
+from lfiw.runs.files import write_json
+from lfiw.runs.read import read_rows
 from lfiw.settings import walk
-from lfiw.training import Run
+from lfiw.training.folder import Training
 
 MEASURES = {"max": Curves.maximum, "final": Curves.final, "area": Curves.area}
 DIAGNOSTICS = ("balanced_accuracy", "effective_sample_size")
@@ -86,7 +86,7 @@ def analyse_table1(study: Study) -> list[Path]:
 def analyse_ablation(study: Study, setting: str) -> list[Path]:
     """Final, maximum and area by the value of one setting."""
 
-    def value_of(run: Run) -> Any:
+    def value_of(run: Training) -> Any:
         value = {name: value for name, _, value in walk(run.config)}.get(setting)
         if value is None:
             raise InputError(f"{run.folder} has no setting {setting}.")
@@ -105,7 +105,7 @@ def analyse_ablation(study: Study, setting: str) -> list[Path]:
     return [stem.with_suffix(".json"), *files, plot_curves(curves, stem.with_suffix(".png"))]
 
 
-def over_training(run: Run, name: str) -> list[float | None]:
+def over_training(run: Training, name: str) -> list[float | None]:
     """A diagnostic's mean over seeds in each part of training; None before it exists."""
     parts: list[list[float]] = [[] for _ in range(PARTS_OF_TRAINING)]
     for row in read_rows(run.folder, "train"):
@@ -123,7 +123,7 @@ def mean_returns(curves: Curves, env_steps: int) -> list[float | None]:
     return [float(values.mean()) if len(values) else None for values in means]
 
 
-def plateau(uniform: Run, weighted: Run) -> dict[str, Any]:
+def plateau(uniform: Training, weighted: Training) -> dict[str, Any]:
     """What the weights see and what they gain, by part of training."""
     plain, lfiw = (
         mean_returns(read_curves(run.folder), run.config.env_steps) for run in (uniform, weighted)

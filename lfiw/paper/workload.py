@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 import jax
 
+from lfiw.acting.rollout import EnvRunner, close_quietly
+from lfiw.acting.spaces import probe_env
 from lfiw.bench.learner import update_flops
-from lfiw.devices import check_memory, choose_devices, memory_of, prepare_jax
 from lfiw.env_config import EnvConfig
-from lfiw.envs import probe_env
-from lfiw.host import usable_cores
-from lfiw.learner import state_bytes
-from lfiw.progress import count, duration
-from lfiw.rollout import EnvRunner, close_quietly
-from lfiw.runlog import read_metrics
-from lfiw.training import Run
+from lfiw.learning.learner import state_bytes
+from lfiw.machine import usable_cores
+from lfiw.runs.read import read_metrics
+from lfiw.training.devices import check_memory, choose_devices, memory_of, prepare_jax
+from lfiw.training.folder import Training
 from lfiw.types import EnvSpec
+from lfiw.wording import count, duration
 
 MEMORY_SHARE = 0.8  # of what is free; the rest is for programs and batches
 
@@ -44,7 +44,7 @@ class EnvFacts(NamedTuple):
 class Workload:
     """The runs that are left to train, in rounds, and what they take."""
 
-    rounds: list[list[Run]]
+    rounds: list[list[Training]]
     seconds: float
     platform: str
     memory_line: str  # of the largest round
@@ -57,7 +57,7 @@ class Workload:
         )
 
 
-def measure(pending: Sequence[Run], devices: str | None) -> Workload:
+def measure(pending: Sequence[Training], devices: str | None) -> Workload:
     """Raises a sentence where a run cannot fit."""
     prepare_jax()
     chosen = choose_devices(devices)
@@ -88,9 +88,11 @@ def step_seconds(env: EnvConfig) -> float:
     return seconds
 
 
-def make_rounds(runs: Sequence[Run], sizes: Mapping[Path, int], budget: int) -> list[list[Run]]:
+def make_rounds(
+    runs: Sequence[Training], sizes: Mapping[Path, int], budget: int
+) -> list[list[Training]]:
     """The runs of one task train side by side, as many at once as memory holds."""
-    rounds: list[list[Run]] = []
+    rounds: list[list[Training]] = []
     used = 0
     for run in runs:
         size = sizes[run.folder]
@@ -103,7 +105,7 @@ def make_rounds(runs: Sequence[Run], sizes: Mapping[Path, int], budget: int) -> 
     return rounds
 
 
-def steps_left(run: Run) -> int:
+def steps_left(run: Training) -> int:
     """Environment steps of all its seeds that no evaluation has reached yet."""
     done = 0
     if (run.folder / "metrics.jsonl").is_file():
@@ -111,7 +113,7 @@ def steps_left(run: Run) -> int:
     return len(run.config.seeds) * max(0, run.config.env_steps - done)
 
 
-def stepping_seconds(run: Run, step: float) -> float:
+def stepping_seconds(run: Training, step: float) -> float:
     """Of one core, for all environment steps that are left and the evaluations on the way."""
     config = run.config
     evaluations = config.eval_episodes * LONG_EPISODE / config.eval_every_env_steps
@@ -119,7 +121,7 @@ def stepping_seconds(run: Run, step: float) -> float:
 
 
 def estimate_seconds(
-    runs: Sequence[Run], facts: Mapping[str, EnvFacts], devices: Sequence[jax.Device]
+    runs: Sequence[Training], facts: Mapping[str, EnvFacts], devices: Sequence[jax.Device]
 ) -> float:
     own = [facts[repr(run.config.env)] for run in runs]
     stepping = sum(stepping_seconds(run, env.step) for run, env in zip(runs, own, strict=True))

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lfiw.errors import InputError
-from lfiw.layout import CONFIG
 from lfiw.report.export import aggregates_csv, cells_csv
 from lfiw.report.figures import write_figures
 from lfiw.report.page import make_page
 from lfiw.report.summary import Summary, summarise
 from lfiw.report.tables import all_tables, markdown
-from lfiw.results import Method, read_methods
+from lfiw.results.methods import Method, read_methods
+from lfiw.runs.layout import CONFIG
 
 
 def write_report(

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from lfiw.report.summary import METRICS, Cell, Summary
-from lfiw.report.table import NOT_RUN
-from lfiw.runlog import rounded
-from lfiw.statistics import Interval
+from lfiw.results.statistics import Interval
+from lfiw.results.table import NOT_RUN
+from lfiw.runs.rows import rounded
 
 
 def cells_csv(summary: Summary) -> str:

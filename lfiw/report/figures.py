@@ -9,9 +9,9 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from lfiw.plot import Look, agent_panels, looks, new_panels, plain, plot_curves, save_figure
 from lfiw.report.summary import Aggregate, Summary
-from lfiw.results import Method
+from lfiw.results.methods import Method
+from lfiw.results.plot import Look, agent_panels, looks, new_panels, plain, plot_curves, save_figure
 
 SUFFIXES = (".png", ".pdf")
 DIAGNOSTIC_FIGURES = {

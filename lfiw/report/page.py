@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from lfiw import __version__
-from lfiw.plot import looks
-from lfiw.progress import count
 from lfiw.report.figures import DIAGNOSTIC_FIGURES
 from lfiw.report.summary import Aggregate, Summary
-from lfiw.report.table import Table
-from lfiw.results import AGE_COLUMNS, Method
-from lfiw.runlog import rounded
-from lfiw.statistics import Interval
+from lfiw.results.methods import AGE_COLUMNS, Method
+from lfiw.results.plot import looks
+from lfiw.results.statistics import Interval
+from lfiw.results.table import Table
+from lfiw.runs.rows import rounded
+from lfiw.wording import count
 
 MAX_POINTS = 250  # of a curve on the page; tables use every evaluation
 DIGITS = 5

@@ -8,11 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from lfiw.curves import Curves
-from lfiw.paper.published import ENV_STEPS, METHODS, Published, family_of, published
-from lfiw.paper.table1 import is_planned
-from lfiw.results import Method, method_title
-from lfiw.statistics import (
+from lfiw.results.curves import Curves
+from lfiw.results.methods import Method, method_title
+from lfiw.results.published import ENV_STEPS, METHODS, Published, family_of, published
+from lfiw.results.statistics import (
     Interval,
     bootstrap,
     efficiency_ratio,
@@ -20,6 +19,7 @@ from lfiw.statistics import (
     performance_profile,
     probability_of_improvement,
 )
+from lfiw.results.table1 import is_planned
 
 METRICS: dict[str, Callable[[Curves], np.ndarray]] = {
     "maximum": Curves.maximum,

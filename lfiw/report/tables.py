@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lfiw.curves import spread
-from lfiw.paper.published import ENV_STEPS, family_of
 from lfiw.report.summary import METRICS, Cell, Entry, Summary
-from lfiw.report.table import BEST, NOT_PLANNED, NOT_RUN, Table, Text
-from lfiw.results import Method
-from lfiw.statistics import Interval
+from lfiw.results.methods import Method
+from lfiw.results.published import ENV_STEPS, family_of
+from lfiw.results.statistics import Interval
+from lfiw.results.table import BEST, NOT_PLANNED, NOT_RUN, Table, Text
+from lfiw.wording import spread
 
 HEADINGS = {"maximum": "maximum", "final": "final", "area": "area under the curve"}
 EXPLANATIONS = {

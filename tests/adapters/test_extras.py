@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lfiw.adapters.versions import EXTRAS, require
 from lfiw.errors import InputError
-from lfiw.extras import EXTRAS, require
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 

@@ -14,10 +14,10 @@ import jax.numpy as jnp  # noqa: E402
 import optax  # noqa: E402
 
 from lfiw import ratio as jax_ratio  # noqa: E402
+from lfiw.adapters.torch import DIVERGENCES, Lfiw, Ratio, ratio_weights  # noqa: E402
 from lfiw.errors import InputError  # noqa: E402
 from lfiw.networks import Layer, Mlp  # noqa: E402
 from lfiw.replay.lfiw import LfiwConfig  # noqa: E402
-from lfiw.torch import DIVERGENCES, Lfiw, Ratio, ratio_weights  # noqa: E402
 
 OBS, ACTION, BATCH = 3, 2, 32
 SMALL = LfiwConfig(hidden_sizes=(16, 16), fast_size=50, warmup_env_steps=0)
@@ -85,7 +85,7 @@ def test_same_numbers_as_jax_step_by_step(
 @pytest.mark.parametrize("divergence", DIVERGENCES)
 def test_same_gradient_as_jax_for_extreme_logits(divergence: str) -> None:
     """Beyond the limit values stop growing but a gradient still pulls the logit back."""
-    from lfiw.divergences import DIVERGENCES as JAX
+    from lfiw.ratio.divergences import DIVERGENCES as JAX
 
     logits = np.float32([-60, -20.5, -1, 0, 1, 20.5, 60])
     for side in ("on_slow", "on_fast"):

@@ -37,8 +37,8 @@ from torchrl.modules import (
 
 from lfiw import LfiwConfig
 from lfiw.adapters import torchrl as adapted
+from lfiw.adapters.torch import Lfiw
 from lfiw.errors import InputError, RunError
-from lfiw.torch import Lfiw
 
 SHARP = LfiwConfig(
     fast_size=20,

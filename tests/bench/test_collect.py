@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lfiw.acting.policy import NumpyPolicy
+from lfiw.acting.spaces import probe_env
 from lfiw.bench.collect import bench_collect, default_workers, initial_policy
 from lfiw.cli import main
-from lfiw.config import make_config
-from lfiw.envs import probe_env
 from lfiw.errors import InputError
-from lfiw.host import usable_cores
-from lfiw.policy import NumpyPolicy
+from lfiw.learning.config import make_config
+from lfiw.machine import usable_cores
 
 ENV = "environments:make_point"
 

@@ -5,11 +5,11 @@ from rich.console import Console
 from small import small
 
 import lfiw.bench.learner
-from lfiw.bench.cli import Learner
 from lfiw.bench.learner import FILL_ROWS, bench_learner, update_flops
 from lfiw.bench.result import BenchResult
-from lfiw.config import make_config
+from lfiw.cli.bench import Learner
 from lfiw.errors import InputError
+from lfiw.learning.config import make_config
 from lfiw.types import EnvSpec
 
 HALF_CHEETAH = EnvSpec(obs_size=17, action_size=6)

@@ -12,8 +12,8 @@ from lfiw.bench.peer_scripts.job import Job
 from lfiw.bench.peer_scripts.ours import make_job_config
 from lfiw.bench.peers import Contender, bench_peers, run_processes, summed_rate
 from lfiw.cli import main
-from lfiw.config import check
 from lfiw.errors import InputError, RunError
+from lfiw.learning.config import check
 
 KEYS = ["library", "version", "agent", "seeds", "env_steps_per_s", "ours_over_theirs", "note"]
 TINY = Job(

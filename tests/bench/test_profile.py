@@ -5,10 +5,10 @@ import pytest
 from rich.console import Console
 from small import small
 
-from lfiw.bench.cli import Profile
 from lfiw.bench.profile import Operation, bench_profile, operations_in, ranked, read_listing
-from lfiw.config import make_config
+from lfiw.cli.bench import Profile
 from lfiw.errors import InputError
+from lfiw.learning.config import make_config
 
 LISTING = """
   %dot.3 = f32[2,256]{1,0} dot(%a, %b), metadata={op_name="jit(f)/while/body/jvp()/dot_general"}

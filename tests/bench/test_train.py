@@ -8,9 +8,9 @@ from small import as_options, small
 
 from lfiw.bench.train import GroupTimes, command_started, covered, joined, row_of
 from lfiw.cli import main
-from lfiw.group import Team
-from lfiw.member import Member
-from lfiw.trainer import Trainer
+from lfiw.learning.team import Team
+from lfiw.training.member import Member
+from lfiw.training.trainer import Trainer
 
 ENV = "environments:make_point"
 KEYS = [

@@ -8,7 +8,7 @@ from hand_made import linear, make_run, save_snapshot
 from lfiw.errors import InputError
 from lfiw.paper.accuracy import analyse_accuracy, classifier_quality, ratio_accuracy
 from lfiw.paper.cells import Study
-from lfiw.training import Run
+from lfiw.training.folder import Training
 
 ENV = "environments:make_forever"  # observes three zeros
 PAIRS, UPDATES = 40, 200
@@ -19,7 +19,7 @@ def acting(action: float) -> dict[str, np.ndarray]:
     return linear(np.zeros((3, 1)), [np.arctanh(action)])
 
 
-def make_lfiw(folder: Path, seed: int) -> Run:
+def make_lfiw(folder: Path, seed: int) -> Training:
     """The final policy acts 0.5; of the four earlier ones the last does so too, the others -0.5.
     The ratio network's logit is the action."""
     settings = {"agent.exploration_noise": 0.0, "replay.hidden_sizes": (16,), "batch_size": 32}
@@ -31,7 +31,7 @@ def make_lfiw(folder: Path, seed: int) -> Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> Training:
     return make_lfiw(tmp_path / "sac-lfiw", 3)
 
 
@@ -46,7 +46,7 @@ def test_a_network_that_calls_nothing_positive_has_no_precision() -> None:
     assert quality == {"precision": None, "accuracy": 0.5}
 
 
-def test_known_accuracy(run: Run) -> None:
+def test_known_accuracy(run: Training) -> None:
     """All 40 positives are called so, and the 10 of 40 negatives that look like them: precision
     40 / 50, accuracy 70 / 80. A network fitted to such pairs can do no better, nor worse: where
     all positives and a quarter of the negatives are, w = 4."""
@@ -56,7 +56,7 @@ def test_known_accuracy(run: Run) -> None:
     assert found["refitted"] == {"precision": 0.8, "accuracy": 0.875}
 
 
-def test_file(run: Run, tmp_path: Path) -> None:
+def test_file(run: Training, tmp_path: Path) -> None:
     (path,) = analyse_accuracy(Study("accuracy", "smoke", tmp_path, [run]))
     content = json.loads(path.read_text())
     assert content["paper"] == {"precision": 0.873, "accuracy": 0.731}
@@ -65,7 +65,7 @@ def test_file(run: Run, tmp_path: Path) -> None:
 
 
 def test_seeds_that_were_added_are_counted_and_stopped_ones_are_not(
-    run: Run, tmp_path: Path
+    run: Training, tmp_path: Path
 ) -> None:
     make_lfiw(run.folder / "added" / "seed-7", 7)
     sick = make_lfiw(run.folder / "added" / "seed-8", 8)
@@ -75,7 +75,7 @@ def test_seeds_that_were_added_are_counted_and_stopped_ones_are_not(
     assert [row["seed"] for row in json.loads(path.read_text())["runs"]] == [3, 7]
 
 
-def test_missing_snapshot_is_named(run: Run) -> None:
+def test_missing_snapshot_is_named(run: Training) -> None:
     with pytest.raises(InputError, match="no snapshot of seed 9 at 100 %"):
         ratio_accuracy(run, 9, PAIRS, UPDATES)
 

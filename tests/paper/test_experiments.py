@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from lfiw.config import TrainConfig, check, config_to_json, warnings
+from lfiw.learning.config import TrainConfig, check, config_to_json, warnings
 from lfiw.paper.cells import SCALES, TASKS, Cell, config_of, run_of
 from lfiw.paper.experiments import EXPERIMENTS
-from lfiw.paper.table1 import PLANNED
+from lfiw.results.table1 import PLANNED
 
 PAPER = SCALES["paper"]
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hand_made import linear, make_run, save_snapshot
 
+from lfiw.acting.policy import NumpyPolicy
 from lfiw.agents.sac import sample_action as jax_sample_action
 from lfiw.cli import main
 from lfiw.networks import Layer
@@ -19,8 +20,7 @@ from lfiw.paper.q_quality import (
     sample_action,
     soft_returns,
 )
-from lfiw.policy import NumpyPolicy
-from lfiw.training import Run
+from lfiw.training.folder import Training
 
 ENV = "environments:make_countdown"  # reward 1 in each of three states, told apart
 
@@ -80,7 +80,7 @@ def test_log_density_is_that_of_the_agent() -> None:
     np.testing.assert_allclose([log_prob for _, log_prob in ours], log_probs, atol=1e-3)
 
 
-def countdown_run(folder: Path, q: tuple[float, float, float]) -> Run:
+def countdown_run(folder: Path, q: tuple[float, float, float]) -> Training:
     """TD3, so no entropy, with discount 0.5. The true Q of the three states is 1.75, 1.5, 1;
     the first critic says `q`, the second 10 more."""
     settings = {"agent.gamma": 0.5, "env.kwargs": {"length": 3}}

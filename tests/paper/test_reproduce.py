@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from lfiw.checkpoint import list_checkpoints, load_checkpoint
 from lfiw.cli import main
-from lfiw.config import make_config
+from lfiw.learning.config import make_config
 from lfiw.paper.cells import Cell
 from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.paper.reproduce import Selection, find_experiments, plan_runs, select_cells
 from lfiw.paper.workload import EnvFacts, estimate_seconds, make_rounds
-from lfiw.runlog import read_metrics
-from lfiw.training import Run
+from lfiw.runs.checkpoint import list_checkpoints, load_checkpoint
+from lfiw.runs.read import read_metrics
+from lfiw.training.folder import Training
 from lfiw.types import EnvSpec
 
 PATIENCE = 240  # seconds that a process may take before the test gives up
@@ -54,7 +54,7 @@ def test_estimate_on_a_gpu_is_that_of_the_slower_side(
     config = make_config("Ant-v5", "sac", "uniform", seeds=(0, 1), **settings)
     facts = {repr(config.env): EnvFacts(EnvSpec(obs_size=105, action_size=8), step)}
     gpu: Any = SimpleNamespace(platform="gpu")
-    assert estimate_seconds([Run(tmp_path, config)], facts, [gpu]) == pytest.approx(seconds)
+    assert estimate_seconds([Training(tmp_path, config)], facts, [gpu]) == pytest.approx(seconds)
 
 
 def test_everything_without_a_selection() -> None:
@@ -125,7 +125,7 @@ def test_bad_input_is_one_sentence(
 
 def test_rounds_hold_one_task_and_fit_the_memory() -> None:
     runs = [
-        Run(Path(f"{task}{index}"), make_config(task, "sac", "uniform"))
+        Training(Path(f"{task}{index}"), make_config(task, "sac", "uniform"))
         for index, task in enumerate(["A", "A", "A", "B", "B"])
     ]
     sizes = {run.folder: size for run, size in zip(runs, (4, 5, 2, 20, 1), strict=True)}

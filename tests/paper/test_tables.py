@@ -9,12 +9,12 @@ from hand_made import make_run
 from lfiw.errors import InputError
 from lfiw.paper.cells import Study
 from lfiw.paper.tables import analyse_ablation, analyse_side_notes, analyse_table1
-from lfiw.training import Run
+from lfiw.training.folder import Training
 
 ENV_STEPS = 1000
 
 
-def finished(folder: Path, returns: dict[int, list[float]], **settings: Any) -> Run:
+def finished(folder: Path, returns: dict[int, list[float]], **settings: Any) -> Training:
     """A run whose seeds were evaluated at each tenth of training; its accuracy rises by 0.05 a
     tenth from 0.5, its effective sample size falls by as much from 1."""
     agent, replay = folder.name.split("-")[:2]
@@ -37,7 +37,7 @@ def finished(folder: Path, returns: dict[int, list[float]], **settings: Any) -> 
     return run
 
 
-def study(name: str, out: Path, *runs: Run) -> Study:
+def study(name: str, out: Path, *runs: Training) -> Study:
     return Study(name, "smoke", out, runs)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from report_runs import write_run
 
-from lfiw.plot import looks
 from lfiw.report import write_report
+from lfiw.results.plot import looks
 
 HOSTILE = "</script><script>document.title='broken'</script>"
 LONG = "a-label-that-is-much-longer-than-anything-a-phone-can-show-in-a-single-line"

@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 from report_runs import write_run
 
-import lfiw.plot
 import lfiw.report.figures
+import lfiw.results.plot
 from lfiw.cli import main
-from lfiw.errors import InputError, one_line
+from lfiw.errors import InputError
 from lfiw.report import make_texts, write_report
 from lfiw.report.figures import write_figures
 from lfiw.report.page import MAX_POINTS, embed
 from lfiw.report.summary import summarise
-from lfiw.results import read_methods
-from lfiw.results_page import provenance_table
+from lfiw.results.methods import read_methods
+from lfiw.results.readme import provenance_table
+from lfiw.wording import one_line
 
 HOSTILE = "</script><script>document.title='broken'</script><!-- {{css}} \u2028 & $x^$"
 

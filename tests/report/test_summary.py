@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lfiw.curves import Curves
-from lfiw.paper.published import METHODS, TABLE_1, published
 from lfiw.report.page import coverage
 from lfiw.report.summary import Summary, normalised, summarise
-from lfiw.results import Method
+from lfiw.results.curves import Curves
+from lfiw.results.methods import Method
+from lfiw.results.published import METHODS, TABLE_1, published
 
 
 def method(

@@ -1,0 +1,216 @@
+"""Stepping environments with a numpy policy. No jax here."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from lfiw.acting.envs import Watched, make_env
+from lfiw.acting.episodes import Episode
+from lfiw.acting.faults import Faults, SimulatorReset, describe
+from lfiw.acting.policy import NumpyPolicy
+from lfiw.acting.spaces import check_spaces
+from lfiw.env_config import EnvConfig
+from lfiw.errors import InputError
+from lfiw.types import row_columns
+
+# Streams of random numbers of a run, apart from each other by construction.
+ACTION_STREAM, RESET_STREAM, EVAL_STREAM = 0, 1, 2
+
+
+class RunnerState(NamedTuple):
+    """All that an exact restart of a run's environment needs."""
+
+    facts: dict[str, Any]  # generators, counters and the episode's seed, as JSON
+    actions: np.ndarray  # [t, A] of the episode so far
+    obs: np.ndarray  # [D] the observation that they led to
+
+
+class Collected(NamedTuple):
+    rows: np.ndarray  # [n, row_size] packed transitions
+    episodes: list[Episode]  # those that ended within these steps
+    state: RunnerState  # after them
+    faults: list[str]  # each cost the episode that it fell into
+
+
+def stream(seed: int, *purpose: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence([seed, *purpose]))
+
+
+def no_beat() -> None:
+    """The sign of life of an environment that nobody waits for."""
+
+
+def close_quietly(env: gymnasium.Env[Any, Any]) -> None:
+    """One that failed may fail here too."""
+    with contextlib.suppress(Exception):
+        env.close()
+
+
+class EnvRunner:
+    """The training environment of one run.
+
+    Every episode starts from a seed drawn by the run, so that an episode can be replayed
+    from that seed and its actions alone. An environment that fails costs the episode that it
+    was in: the next one starts in a new environment, and no transition joins the two.
+    """
+
+    def __init__(
+        self,
+        config: EnvConfig,
+        seed: int,
+        env_steps: int = 0,
+        attempt: int = 0,
+        beat: Callable[[], None] = no_beat,
+    ) -> None:
+        """`attempt`: counted from 1 where an environment was lost at `env_steps` together with
+        its random streams; each attempt has others."""
+        self.config = config
+        self.name = config.id
+        self._beat = beat
+        self.env = Watched(make_env(config), beat)
+        self.spec, self.scale = check_spaces(self.env, config.id)
+        self.columns = row_columns(self.spec)
+        again = (env_steps, attempt) if attempt else ()
+        self.action_rng = stream(seed, ACTION_STREAM, *again)
+        self.reset_rng = stream(seed, RESET_STREAM, *again)
+        self.env_steps = env_steps
+        self._start_episode(Faults(config))
+
+    def _start_episode(self, faults: Faults) -> None:
+        while True:
+            try:
+                return self._reset()
+            except InputError:
+                raise
+            except Exception as error:
+                faults.add(describe(error))
+                self._replace_env()
+
+    def _cut_episode(self, error: Exception, faults: Faults) -> None:
+        """End the episode before the step that failed, whose row is written anew."""
+        faults.add(describe(error))
+        if not isinstance(error, SimulatorReset):
+            self._replace_env()
+        self._start_episode(faults)
+
+    def _replace_env(self) -> None:
+        close_quietly(self.env)
+        self.env = Watched(make_env(self.config), self._beat)
+
+    def _reset(self) -> None:
+        self.episode_seed = int(self.reset_rng.integers(2**31))
+        obs, _ = self.env.reset(seed=self.episode_seed)
+        self._refuse_other_shape(obs)
+        self.obs = np.array(obs, np.float32)
+        if not np.isfinite(self.obs).all():
+            raise InputError(
+                f"{self.name} was reset to a non-finite obs at environment step {self.env_steps}."
+            )
+        self.total_reward, self.length = 0.0, 0
+        # Of this episode, to replay it after a restart.
+        self.actions = np.zeros((0, self.spec.action_size), np.float32)
+
+    def collect(self, arrays: Mapping[str, np.ndarray] | None, count: int) -> Collected:
+        """Take `count` steps with the policy, or with uniform actions where it is None."""
+        shape = (count, self.spec.action_size)
+        if arrays is None:
+            actions = self.action_rng.uniform(-1, 1, shape).astype(np.float32)
+        else:
+            policy = NumpyPolicy(arrays)
+            noise = self.action_rng.standard_normal(shape, np.float32)
+        rows = np.empty((count, self.spec.row_size), np.float32)
+        episodes: list[Episode] = []
+        faults = Faults(self.config)
+        taken = 0
+        while taken < count:
+            action = actions[taken] if arrays is None else policy.act(self.obs, noise[taken])
+            try:
+                ended = self._step(action, rows[taken])
+            except InputError:
+                raise
+            except Exception as error:
+                self._cut_episode(error, faults)
+                continue
+            taken += 1
+            if ended:
+                episodes.append(Episode(self.total_reward, self.length))
+                self._start_episode(faults)
+        known = np.concatenate([self.actions, rows[:, self.columns.action]])
+        self.actions = known[len(known) - self.length :]
+        return Collected(rows, episodes, self.state(), faults.reasons)
+
+    def _step(self, action: np.ndarray, row: np.ndarray) -> bool:
+        """Fill one row; whether the episode ended with it."""
+        obs, reward, terminated, truncated, _ = self.env.step(self.scale.to_env(action))
+        self.env_steps += 1
+        self._refuse_other_shape(obs)
+        columns = self.columns
+        row[columns.obs] = self.obs
+        row[columns.action] = action
+        row[columns.reward] = reward
+        row[columns.discount] = 0.0 if terminated else 1.0
+        row[columns.next_obs] = obs
+        if not math.isfinite(row.sum()):
+            self._refuse_non_finite(row)
+        self.obs = row[columns.next_obs].copy()
+        self.total_reward += float(reward)
+        self.length += 1
+        return bool(terminated or truncated)
+
+    def _refuse_non_finite(self, row: np.ndarray) -> None:
+        for name, column in self.columns._asdict().items():
+            if not np.all(np.isfinite(row[column])):
+                raise InputError(
+                    f"{self.name} produced a non-finite {name} at environment step "
+                    f"{self.env_steps}."
+                )
+
+    def _refuse_other_shape(self, obs: Any) -> None:
+        if np.shape(obs) != (self.spec.obs_size,):
+            raise InputError(
+                f"{self.name} returned an observation of shape {np.shape(obs)} where its space "
+                f"says {(self.spec.obs_size,)}, at environment step {self.env_steps}."
+            )
+
+    def state(self) -> RunnerState:
+        return RunnerState(
+            facts={
+                "action_rng": self.action_rng.bit_generator.state,
+                "reset_rng": self.reset_rng.bit_generator.state,
+                "episode_seed": self.episode_seed,
+                "env_steps": self.env_steps,
+                "total_reward": self.total_reward,
+            },
+            actions=self.actions,
+            obs=self.obs,
+        )
+
+    def restore(self, state: RunnerState, allow_inexact: bool) -> None:
+        """Bring the environment back by replaying its episode from its seed and actions."""
+        facts = state.facts
+        try:
+            self.action_rng.bit_generator.state = facts["action_rng"]
+            self.reset_rng.bit_generator.state = facts["reset_rng"]
+            self.episode_seed, self.env_steps = facts["episode_seed"], facts["env_steps"]
+            self.total_reward, self.length = float(facts["total_reward"]), len(state.actions)
+            self.actions = state.actions.reshape(-1, self.spec.action_size)
+            obs, _ = self.env.reset(seed=self.episode_seed)
+        except (KeyError, TypeError, ValueError, AttributeError, gymnasium.error.Error) as error:
+            raise InputError(
+                f"The checkpoint does not hold a state of {self.name}: {error}."
+            ) from None
+        for action in self.actions:
+            obs, *_ = self.env.step(self.scale.to_env(action))
+        self.obs = np.asarray(obs, np.float32)
+        if not (allow_inexact or np.array_equal(self.obs, state.obs)):
+            raise InputError(
+                f"{self.name} does not repeat itself: replaying the episode so far ended in "
+                f"another observation, so the resumed run would differ (--allow-inexact goes on "
+                f"all the same)."
+            )

@@ -1,0 +1,282 @@
+"""The ratio estimator for agents written in torch: the twin of `lfiw.ratio` and of the part of
+`lfiw.replay.lfiw` that turns its logits into weights.
+
+    lfiw = Lfiw(obs_dim, action_dim)
+    lfiw.observe(obs, action)                    # every new transition
+    weights = lfiw.weights(batch_obs, batch_action)  # every update; trains the ratio network
+    critic_loss = (weights * td_error**2).mean()
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from lfiw.adapters.versions import require
+from lfiw.errors import InputError
+from lfiw.ratio import RatioConfig
+from lfiw.ratio.divergences import LOGIT_LIMIT
+from lfiw.ratio.network import FINITE_LOGIT, LAST_LAYER_LIMIT
+from lfiw.replay.lfiw import LfiwConfig
+from lfiw.settings import check_ranges, conformed
+
+require("lfiw.torch", "torch")
+
+import torch  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+
+class Divergence(NamedTuple):
+    on_slow: Callable[[Tensor], Tensor]
+    on_fast: Callable[[Tensor], Tensor]
+
+
+def bounded(logits: Tensor) -> Tensor:
+    """Values within the limit, with the gradient of the identity."""
+    return logits + (logits.clamp(-LOGIT_LIMIT, LOGIT_LIMIT) - logits).detach()
+
+
+# The functions of `lfiw.divergences`, which says where they come from.
+DIVERGENCES: dict[str, Divergence] = {
+    "jensen-shannon": Divergence(
+        on_slow=lambda z: functional.softplus(z) - math.log(2),
+        on_fast=lambda z: functional.softplus(-z) - math.log(2),
+    ),
+    "kl": Divergence(
+        on_slow=lambda z: torch.exp(bounded(z)),
+        on_fast=lambda z: -1 - z,
+    ),
+    "pearson": Divergence(
+        on_slow=lambda z: torch.exp(2 * bounded(z)) - 1,
+        on_fast=lambda z: 2 - 2 * torch.exp(bounded(z)),
+    ),
+    "hellinger": Divergence(
+        on_slow=lambda z: torch.exp(0.5 * bounded(z)) - 1,
+        on_fast=lambda z: torch.exp(-0.5 * bounded(z)) - 1,
+    ),
+}
+
+
+LOG_TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "power": lambda scaled: scaled,
+    "sigmoid": functional.logsigmoid,
+}
+
+
+def ratio_weights(
+    logits: Tensor, temperature: float, transform: str, max_ratio: float | None = None
+) -> Tensor:
+    """Self-normalised weights of a batch, Eq. 9: finite, >= 0, mean one, without gradient."""
+    logits = logits.detach().clamp(-FINITE_LOGIT, FINITE_LOGIT)
+    if max_ratio is not None:
+        logits = logits.clamp(max=math.log(max_ratio))
+    log_weights = LOG_TRANSFORMS[transform](logits / temperature)
+    unscaled = torch.exp(log_weights - log_weights.max())
+    total = unscaled.sum()
+    # Exactly one where all are equal; a number divided by a tensor would be its rounded inverse.
+    return unscaled * (torch.full_like(total, len(logits)) / total)
+
+
+def with_floor(weights: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+    """Weights of mean one, mixed with uniform ones just enough that their effective sample size
+    is at least `floor`, and the share of the given ones in them."""
+    spread = (weights - 1).square().mean()
+    holds = floor * spread <= 1 - floor
+    trust = torch.where(holds, 1.0, torch.sqrt((1 - floor) / (floor * spread)))
+    return (1 - trust) + trust * weights, trust
+
+
+def effective_sample_size(weights: Tensor) -> float:
+    return (weights.mean() ** 2 / (weights**2).mean()).item()
+
+
+class Trace(NamedTuple):
+    """Of one update."""
+
+    slow_logits: Tensor
+    fast_logits: Tensor
+    raw_weights: Tensor
+    weights: Tensor
+    trust: Tensor
+
+
+def make_mlp(sizes: Sequence[int], last_limit: float, generator: torch.Generator) -> nn.Sequential:
+    """ReLU between layers; drawn from `generator` alone, so that the agent's draws stay."""
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in pairwise(sizes):
+        layer = nn.utils.skip_init(nn.Linear, fan_in, fan_out)
+        limit = last_limit if len(layers) == 2 * len(sizes) - 4 else 1 / math.sqrt(fan_in)
+        for parameter in layer.parameters():
+            nn.init.uniform_(parameter, -limit, limit, generator=generator)
+        layers += [layer, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+class Ratio:
+    """The ratio network and its optimiser."""
+
+    def __init__(
+        self,
+        config: RatioConfig,
+        input_size: int,
+        learning_rate: float,
+        generator: torch.Generator,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        sizes = (input_size, *config.hidden_sizes, 1)
+        self.divergence = config.divergence
+        self.network = make_mlp(sizes, LAST_LAYER_LIMIT, generator).to(device)
+        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=learning_rate)
+
+    def bound(self, slow_logits: Tensor, fast_logits: Tensor) -> Tensor:
+        """Eq. 8."""
+        divergence = DIVERGENCES[self.divergence]
+        return divergence.on_slow(slow_logits).mean() + divergence.on_fast(fast_logits).mean()
+
+    @torch.enable_grad()
+    def update(self, slow: Tensor, fast: Tensor) -> tuple[Tensor, Tensor]:
+        """One step on Eq. 8; the slow and the fast logits from before it."""
+        logits = self.network(torch.cat([slow, fast]))[:, 0]
+        slow_logits, fast_logits = logits[: len(slow)], logits[len(slow) :]
+        self.optimiser.zero_grad()
+        self.bound(slow_logits, fast_logits).backward()
+        self.optimiser.step()
+        return slow_logits.detach(), fast_logits.detach()
+
+
+class Lfiw:
+    """Weights for the critic's loss, from a network that tells new transitions from the replay.
+
+    `observe` takes every new transition; the newest `config.fast_size` of them are the fast
+    memory. `weights` takes the batch that the critic is about to learn from, trains the network
+    once on it and as many fast transitions, and returns weights of mean one, all one before
+    the warm-up is over. All randomness is drawn from a generator of its own.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        config: LfiwConfig | None = None,
+        *,
+        learning_rate: float = 3e-4,  # of the critic; config.learning_rate goes before
+        buffer_size: int = 1_000_000,  # of the agent's replay memory
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.config = config = check_config(config, buffer_size)
+        self.obs_dim, self.action_dim, self.buffer_size = obs_dim, action_dim, buffer_size
+        self.device = torch.device(device)
+        self.generator = torch.Generator().manual_seed(seed)
+        rate = learning_rate if config.learning_rate is None else config.learning_rate
+        self.ratio = Ratio(config, obs_dim + action_dim, rate, self.generator, self.device)
+        self.env_steps = 0
+        self.fast: Tensor | None = None  # [fast_size, D + A]
+        self.trace: Trace | None = None
+
+    def observe(self, obs: Any, action: Any) -> None:
+        """One transition, or several in order along the first axis."""
+        rows = self.rows(obs, action)
+        if self.fast is None:
+            self.fast = torch.zeros(self.config.fast_size, rows.shape[1], device=self.device)
+        self.env_steps += len(rows)
+        rows = rows[-len(self.fast) :]
+        slots = torch.arange(self.env_steps - len(rows), self.env_steps) % len(self.fast)
+        self.fast[slots.to(self.device)] = rows
+
+    def weights(self, obs: Any, action: Any) -> Tensor:
+        """Weights [B] of the critic's batch; one step of the ratio network."""
+        if self.fast is None:
+            raise InputError("weights() needs transitions: call observe() with each new one first.")
+        slow = self.rows(obs, action)
+        filled = min(self.env_steps, len(self.fast))
+        picks = torch.randint(filled, (len(slow),), generator=self.generator)
+        slow_size = min(self.env_steps, self.buffer_size)
+        return self.weigh(slow, self.fast[picks.to(self.device)], slow_size)
+
+    def weigh(self, slow: Tensor, fast: Tensor, slow_size: int) -> Tensor:
+        """The same for rows (s, a) of both memories, where the agent's own ring holds the fast
+        one; then `env_steps` is the caller's to count."""
+        config = self.config
+        slow_logits, fast_logits = self.ratio.update(slow, fast)
+        bound = slow_size / min(slow_size, config.fast_size) if config.clip_ratio else None
+        raw = ratio_weights(slow_logits, config.temperature, config.transform, bound)
+        if self.env_steps < config.warmup_env_steps:
+            raw = torch.ones_like(raw)
+        weights, trust = with_floor(raw, config.min_effective_sample_size)
+        self.trace = Trace(slow_logits, fast_logits, raw, weights, trust)
+        return weights
+
+    def rows(self, obs: Any, action: Any) -> Tensor:
+        """(s, a) as [n, D + A]; a single transition is one row."""
+        parts = []
+        for what, size, value in (("obs", self.obs_dim, obs), ("action", self.action_dim, action)):
+            part = torch.as_tensor(value, dtype=torch.float32, device=self.device)
+            if size == 0 or part.numel() % size:
+                raise InputError(f"{what} has shape {tuple(part.shape)}, not [..., {size}].")
+            parts.append(part.reshape(-1, size))
+        if len(parts[0]) != len(parts[1]):
+            raise InputError(f"{len(parts[0])} observations do not fit {len(parts[1])} actions.")
+        return torch.cat(parts, dim=1).detach()
+
+    def metrics(self) -> dict[str, float]:
+        """Of the last update; empty before the first."""
+        if self.trace is None:
+            return {}
+        slow_logits, fast_logits, raw, weights, trust = self.trace
+        accuracy = ((slow_logits < 0).float().mean() + (fast_logits > 0).float().mean()) / 2
+        return {
+            "classifier_loss": self.ratio.bound(slow_logits, fast_logits).item(),
+            "balanced_accuracy": accuracy.item(),
+            "effective_sample_size": effective_sample_size(weights),
+            "raw_effective_sample_size": effective_sample_size(raw),
+            "trust": trust.item(),
+            "max_weight": weights.max().item(),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain tensors and numbers, which `torch.load(weights_only=True)` reads."""
+        return {
+            "network": self.ratio.network.state_dict(),
+            "optimiser": self.ratio.optimiser.state_dict(),
+            "generator": self.generator.get_state(),
+            "env_steps": self.env_steps,
+            "fast": self.fast,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
+        self.ratio.network.load_state_dict(state["network"], strict=strict)
+        self.ratio.optimiser.load_state_dict(state["optimiser"])
+        self.generator.set_state(state["generator"].cpu())
+        self.env_steps = state["env_steps"]
+        fast = state["fast"]
+        self.fast = None if fast is None else fast.to(self.device, copy=True)
+
+
+def as_config(config: LfiwConfig | None) -> LfiwConfig:
+    """The default where none is given."""
+    if config is None:
+        return LfiwConfig()
+    if not isinstance(config, LfiwConfig):
+        raise InputError(f"The settings of LFIW are an lfiw.LfiwConfig(...), not {config!r}.")
+    checked: LfiwConfig = conformed(config)
+    return checked
+
+
+def check_config(config: LfiwConfig | None, buffer_size: int) -> LfiwConfig:
+    """The settings that weights outside our own trainer can follow."""
+    config = as_config(config)
+    check_ranges(config)
+    if config.fast_size >= buffer_size:
+        raise InputError(
+            f"fast_size {config.fast_size} must be below the replay memory's size {buffer_size}."
+        )
+    if config.weight_policy or config.sampling != "uniform":
+        raise InputError(
+            "Only the critic's uniformly drawn batch is weighted here: leave weight_policy and "
+            "sampling at their defaults, or train with lfiw itself."
+        )
+    return config

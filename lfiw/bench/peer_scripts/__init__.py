@@ -1,1 +1,0 @@
-"""One script per library, each run in a process of its own: `python -m MODULE JOB MARKS`."""

@@ -1,0 +1,163 @@
+"""The command line: which commands there are, and what becomes of their failures."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+
+from lfiw import __version__
+from lfiw.cli.inspect import Evaluate, Plot, Record, Report, Settings
+from lfiw.cli.reproduce import Reproduce
+from lfiw.cli.train import Resume, Train, Verify
+from lfiw.errors import InputError, RunError
+from lfiw.wording import nearest, one_line
+
+BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+PLAIN_WIDTH = 160
+RAY_ADDRESS = re.compile(r"auto|local|(ray://)?[^\s/=]+:\d+")
+
+
+@dataclass
+class Demo:
+    """The paper's chain MDP, then SAC with uniform and with LFIW replay on a small task."""
+
+    out: Path | None = None
+    """Where everything goes (default: a new folder below runs/)."""
+
+    def run(self, console: Console) -> None:
+        from datetime import datetime
+
+        from lfiw.cli.demo import run_demo
+
+        run_demo(self.out or Path("runs") / f"demo-{datetime.now():%Y%m%d-%H%M%S}", console)
+
+
+@dataclass
+class Bench:
+    """Measure speed: `lfiw bench --help` lists the benchmarks."""
+
+    def run(self, console: Console) -> None:
+        raise InputError("Name a benchmark: `lfiw bench --help` lists them.")
+
+
+@dataclass
+class Results:
+    """Keep finished runs as results: `lfiw results --help` lists what can be done."""
+
+    def run(self, console: Console) -> None:
+        raise InputError("Say what to do: `lfiw results --help` lists it.")
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "train": Train,
+    "resume": Resume,
+    "verify": Verify,
+    "evaluate": Evaluate,
+    "plot": Plot,
+    "report": Report,
+    "record": Record,
+    "settings": Settings,
+    "reproduce": Reproduce,
+    "results": Results,
+    "bench": Bench,
+    "demo": Demo,
+}
+
+
+def repeat_set_option(arguments: Sequence[str]) -> list[str]:
+    """`--set a=1 b=2` as `--set a=1 --set b=2`: both forms are natural."""
+    repeated: list[str] = []
+    in_set = False
+    for argument in arguments:
+        if argument.startswith("-"):
+            in_set = argument == "--set"
+        elif in_set and repeated[-1] != "--set":
+            repeated.append("--set")
+        repeated.append(argument)
+    return repeated
+
+
+def complete_ray_option(arguments: Sequence[str]) -> list[str]:
+    """`--ray` alone as `--ray local`; what follows is an address if it looks like one."""
+    completed: list[str] = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        completed.append(argument)
+        if argument == "--ray" and not RAY_ADDRESS.fullmatch(following):
+            completed.append("local")
+    return completed
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given in (["--version"], ["-V"]):
+        print(f"lfiw {__version__}")
+        return
+    try:
+        command = parse_command(given)
+    except InputError as error:
+        sys.exit(explain(error))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    sys.exit(run_command(command))
+
+
+def explain(error: InputError | RunError) -> int:
+    print(f"lfiw: {one_line(str(error))}", file=sys.stderr)
+    return BAD_INPUT if isinstance(error, InputError) else FAILED
+
+
+def parse_command(given: Sequence[str]) -> Any:
+    """The command that the arguments describe; tyro explains wrong options and exits with 2."""
+    commands, prog = COMMANDS, "lfiw"
+    if given[:1] == ["bench"] and len(given) > 1:
+        from lfiw.cli.bench import BENCHMARKS
+
+        commands, prog, given = BENCHMARKS, "lfiw bench", given[1:]
+    elif given[:1] == ["results"] and len(given) > 1:
+        from lfiw.cli.results import COMMANDS as ON_RESULTS
+
+        commands, prog, given = ON_RESULTS, "lfiw results", given[1:]
+    if given and not given[0].startswith("-") and given[0] not in commands:
+        raise InputError(f"{prog} has no command {given[0]!r}.{nearest(given[0], list(commands))}")
+    return tyro.extras.subcommand_cli_from_dict(
+        commands,
+        prog=prog,
+        description="Off-policy reinforcement learning with likelihood-free importance weights.",
+        args=complete_ray_option(repeat_set_option(given)),
+    )
+
+
+def run_command(command: Any) -> int:
+    """The exit code; an expected failure is one sentence, never a traceback."""
+    # Where training has not begun, or has ended: as Ctrl-C. Training itself saves first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        # Files and pipes have no width of their own: no table is cut short there. Names of
+        # folders and environments are shown as they are, brackets too.
+        width = None if sys.stdout.isatty() else PLAIN_WIDTH
+        command.run(Console(width=width, markup=False))
+    except (InputError, RunError) as error:
+        return explain(error)
+    except BrokenPipeError:  # who read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        name = error.filename or "The output"
+        return explain(InputError(f"{name} cannot be read or written: {error.strerror}."))
+    except KeyboardInterrupt as error:
+        print(f"lfiw: {'; '.join(['stopped', *map(str, error.args)])}.", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Commands that show settings and what was trained: the options are the fields."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from lfiw.cli.options import say_note, split_names
+from lfiw.errors import InputError
+
+
+@dataclass
+class Settings:
+    """List every setting of a method, with its value and its valid range."""
+
+    agent: str = "sac"
+    """The agent: sac or td3."""
+    replay: str = "lfiw"
+    """The replay strategy: uniform, per, ere or lfiw."""
+    preset: str = "default"
+    """default or paper."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.learning.config import make_config
+        from lfiw.settings import range_text, walk
+
+        config = make_config("ENV", self.agent, self.replay, self.preset)
+        table = Table(title=f"{config.method}, preset {self.preset}: --set NAME=VALUE")
+        for heading in ("name", "value", "valid"):
+            table.add_column(heading)
+        for name, entry, value in walk(config):
+            shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            table.add_row(name, shown, range_text(type_owner(config, name), entry))
+        console.print(table)
+
+
+def type_owner(config: Any, name: str) -> type[Any]:
+    """The config class that declares a dotted setting."""
+    *path, _ = name.split(".")
+    for part in path:
+        config = getattr(config, part)
+    return type(config)
+
+
+@dataclass
+class Evaluate:
+    """Run deterministic episodes with the trained policies of a run folder."""
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A run folder."""
+    episodes: int = 10
+    """Episodes for each policy."""
+    seed: int | None = None
+    """The policy of this training seed only (default: all)."""
+    episode_seed: int = 0
+    """Episode k is reset with the seed EPISODE_SEED + k."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.runs.evaluate import evaluate_run
+
+        rows = evaluate_run(self.run_folder, self.episodes, self.seed, self.episode_seed)
+        if self.json:
+            print(json.dumps(rows, indent=2))
+            return
+        table = Table(title=str(self.run_folder), title_justify="left")
+        for heading in ("seed", "return", "length", "episodes"):
+            table.add_column(heading, justify="right")
+        for row in rows:
+            table.add_row(
+                str(row["seed"]),
+                f"{row['return_mean']:,.1f} ± {row['return_std']:,.1f}",
+                f"{row['length_mean']:,.0f}",
+                str(row["episodes"]),
+            )
+        console.print(table)
+
+
+@dataclass
+class Plot:
+    """Draw learning curves: mean over seeds, shaded standard deviation, a line per method."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    """Run folders, stored results, or folders that hold some."""
+    out: Path = Path("curves.png")
+    """The picture: .png, .pdf or .svg."""
+    smooth: int = 1
+    """Draw running means over this odd number of evaluations."""
+    methods: str | None = None
+    """Only these methods, separated by commas, such as sac-uniform,sac-lfiw-power."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.results.curves import comparison_table
+        from lfiw.results.methods import read_methods
+        from lfiw.results.plot import check_picture, plot_curves
+
+        if not self.runs:
+            raise InputError("Name at least one run folder.")
+        check_picture(self.out)
+        names = split_names(self.methods, "--methods")
+        curves = [method.curves for method in read_methods(self.runs, names, say_note)]
+        picture = plot_curves(curves, self.out, self.smooth)
+        console.print(comparison_table(curves))
+        console.print(str(picture), soft_wrap=True, highlight=False)
+
+
+@dataclass
+class Report:
+    """Write a report: a page with interactive curves and tables, and all of it as files."""
+
+    sources: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")]
+    """Run folders, stored results, or folders that hold some."""
+    out: Path = Path("report")
+    """The folder for index.html, which opens from disk, and figures and tables beside it."""
+    methods: str | None = None
+    """As for plot."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.report import write_report
+
+        names = split_names(self.methods, "--methods")
+        for path in write_report(self.sources, self.out, names, say_note):
+            console.print(str(path), soft_wrap=True, highlight=False)
+
+
+@dataclass
+class Record:
+    """Record one deterministic episode as a video, without a screen."""
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A run folder."""
+    seed: int = 0
+    """The training seed whose policy acts."""
+    episode_seed: int = 0
+    """The seed of the episode's reset."""
+    out: Path = Path("episode.mp4")
+    """The video: .mp4 or .gif."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.runs.record import record_run
+
+        path, total_reward, length = record_run(
+            self.run_folder, self.out, self.seed, self.episode_seed
+        )
+        console.print(f"{path}: return {total_reward:,.1f} in {length} steps", soft_wrap=True)

@@ -1,0 +1,61 @@
+"""What several commands read from their options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lfiw.errors import InputError
+from lfiw.wording import nearest, one_line
+
+if TYPE_CHECKING:
+    from lfiw.learning.config import TrainConfig
+
+
+def say_note(sentence: str) -> None:
+    print(f"lfiw: {one_line(sentence)}", file=sys.stderr)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    from lfiw.settings import parse
+
+    seeds: tuple[int, ...] = parse("--seeds", text, tuple[int, ...])
+    if not seeds:
+        raise InputError("At least one seed is needed.")
+    return seeds
+
+
+def split_names(text: str | None, option: str) -> tuple[str, ...]:
+    """Names separated by commas; none where the option was not given."""
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise InputError(f"{option} needs at least one name.")
+    if len(set(names)) != len(names):
+        raise InputError(f"{option} names {text!r} contain one twice.")
+    return names
+
+
+def set_where_known(configs: list[TrainConfig], key: str, value: str) -> list[TrainConfig]:
+    """Apply a setting to every method that has it; at least one must."""
+    from lfiw.settings import override, walk
+
+    def known(config: TrainConfig) -> bool:
+        return key.startswith("env.kwargs.") or key in {name for name, _, _ in walk(config)}
+
+    if not any(map(known, configs)):
+        names = {name for config in configs for name, _, _ in walk(config)}
+        raise InputError(f"Unknown setting {key!r}.{nearest(key, names)}")
+    return [override(config, key, value) if known(config) else config for config in configs]
+
+
+def apply_settings(configs: list[TrainConfig], assignments: Sequence[str]) -> list[TrainConfig]:
+    """What `--set KEY=VALUE` asks for."""
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals:
+            raise InputError(f"--set takes KEY=VALUE, not {assignment!r}.")
+        configs = set_where_known(configs, key.strip(), value.strip())
+    return configs

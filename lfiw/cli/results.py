@@ -1,0 +1,64 @@
+"""`lfiw results`: the options are the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from lfiw.errors import InputError
+from lfiw.results.curves import comparison_table
+from lfiw.results.methods import read_methods
+from lfiw.results.readme import curves_by_cell, rebuild_page
+from lfiw.results.store import add_runs
+from lfiw.results.table1 import PAPER_METHODS, PLANNED, tasks_of
+
+
+@dataclass
+class Add:
+    """Merge finished runs into the stored results, and rebuild their tables and report."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    """Run folders, or folders that hold some."""
+    results: Path = Path("results")
+    """The store."""
+    commit: str | None = None
+    """The commit that was run (default: what the run recorded)."""
+    unfinished: bool = False
+    """Add runs that were cut short too; the tables say how many steps they made."""
+
+    def run(self, console: Console) -> None:
+        if not self.runs:
+            raise InputError("Name at least one run folder.")
+        from lfiw.report import write_report
+
+        written = add_runs(self.runs, self.results, self.commit, self.unfinished)
+        written.append(rebuild_page(self.results))
+        page, *_ = write_report([self.results], self.results / "report")
+        for path in (*written, page):
+            console.print(str(path), soft_wrap=True, highlight=False)
+
+
+@dataclass
+class Show:
+    """Print the stored results, and which cells of the paper's table are not run yet."""
+
+    results: Path = Path("results")
+    """The store."""
+
+    def run(self, console: Console) -> None:
+        cells = curves_by_cell(read_methods([self.results]))
+        for task in tasks_of(cells):
+            curves = [own for (env, _), own in cells.items() if env == task]
+            if curves:
+                console.print(comparison_table(curves))
+            missing = [m for m in PAPER_METHODS if (task, m) in PLANNED - cells.keys()]
+            if missing:
+                console.print(f"{task}, not run: {', '.join(missing)}", highlight=False)
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {"add": Add, "show": Show}

@@ -1,0 +1,187 @@
+"""Commands that train runs, go on with them and check them: the options are the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from lfiw.cli.options import apply_settings, parse_seeds, split_names
+from lfiw.errors import InputError, NothingYet, RunError
+from lfiw.wording import one_line
+
+if TYPE_CHECKING:
+    from lfiw.learning.config import TrainConfig
+    from lfiw.training.folder import Training
+
+
+def show_outcome(runs: Sequence[Training], console: Console) -> None:
+    """The table of what was trained; methods without an evaluation say why."""
+    from lfiw.results.curves import comparison_table, read_curves
+    from lfiw.runs.read import read_rows
+
+    shown, missing = [], []
+    for run in runs:
+        try:
+            shown.append(read_curves(run.folder))
+        except NothingYet as error:
+            failed = read_rows(run.folder, "failed eval")
+            faults = [fault for row in failed for fault in row.get("faults", ())]
+            missing.append(f"{error} {faults[-1]}" if faults else str(error))
+    if shown:
+        console.print(comparison_table(shown))
+    if missing:
+        raise RunError(" ".join(missing))
+
+
+@dataclass
+class Train:
+    """Train agents: every combination of --agent and --replay, all seeds at once."""
+
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    """A Gymnasium id, or an importable factory `module:function`."""
+    agent: str = "sac"
+    """Agents, separated by commas: sac, td3."""
+    replay: str = "lfiw"
+    """Replay strategies, separated by commas: uniform, per, ere, lfiw."""
+    num_seeds: int | None = None
+    """Train this many seeds, counted from 0 (default: 1)."""
+    seeds: str | None = None
+    """Or: exactly these seeds, separated by commas."""
+    env_steps: str | None = None
+    """Environment steps of each run (default: 1000000)."""
+    preset: str = "default"
+    """default: good sample efficiency; paper: the paper's loop and numbers."""
+    out: Path = Path("runs")
+    """Where the run folders go: OUT/ENV/AGENT-REPLAY[-LABEL]."""
+    label: str = ""
+    """Appended to the names of the run folders."""
+    workers: int | None = None
+    """Processes that step environments, for each method; 0: in this process (default: one
+    per core)."""
+    devices: str | None = None
+    """Devices that train: cpu, gpu, cpu:2 (the first two) or gpu:0,2 (default: all)."""
+    env_backend: str = "gymnasium"
+    """What steps environments: gymnasium, or envpool (install lfiw[envpool]) for some MuJoCo
+    tasks."""
+    ray: Annotated[str | None, tyro.conf.arg(metavar="[ADDRESS]")] = None
+    """Train on a Ray cluster (auto, HOST:PORT or ray://HOST:PORT), or on one that is started
+    here; each method is a task. The same command goes on with what was begun."""
+    gpus_per_group: float | None = None
+    """With --ray: GPUs of each method (default: 0.5 where there are any, else 0)."""
+    cpus_per_group: int | None = None
+    """With --ray: CPUs of each method (default: one for each seed, as far as a node has them)."""
+    deterministic: bool = False
+    """On a GPU: the same command gives the same bits, as on a CPU; slower, the more so the more
+    seeds."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Further settings, such as replay.temperature=2.5 or env.kwargs.NAME=VALUE; `lfiw
+    settings` lists them all."""
+
+    def run(self, console: Console) -> None:
+        configs = self.configs()
+        from lfiw.cluster.ray import cluster_config
+
+        cluster = cluster_config(self.ray, self.gpus_per_group, self.cpus_per_group, self.devices)
+        where: dict[str, Any] = {"out": self.out, "label": self.label, "workers": self.workers}
+        if cluster is None:
+            from lfiw.training import train_all
+
+            runs = train_all(configs, devices=self.devices, **where)
+        else:
+            from lfiw.cluster.sweep import train_sweep
+
+            runs = train_sweep(configs, cluster, **where)
+        try:
+            show_outcome(runs, console)
+        finally:
+            for run in runs:
+                console.print(str(run.folder), soft_wrap=True, highlight=False)
+
+    def configs(self) -> list[TrainConfig]:
+        from lfiw.learning.config import make_config
+
+        general: dict[str, Any] = {
+            "seeds": self.parse_seeds(),
+            "env.backend": self.env_backend,
+            "deterministic": self.deterministic,
+        }
+        if self.env_steps is not None:
+            general["env_steps"] = self.env_steps
+        configs = [
+            make_config(self.env, agent, replay, self.preset, **general)
+            for agent in split_names(self.agent, "--agent")
+            for replay in split_names(self.replay, "--replay")
+        ]
+        return apply_settings(configs, self.set)
+
+    def parse_seeds(self) -> tuple[int, ...]:
+        if self.seeds is not None and self.num_seeds is not None:
+            raise InputError("Give either --seeds or --num-seeds, not both.")
+        if self.seeds is None:
+            count = 1 if self.num_seeds is None else self.num_seeds
+            if count < 1:
+                raise InputError(f"--num-seeds must be at least 1, not {count}.")
+            return tuple(range(count))
+        return parse_seeds(self.seeds)
+
+
+@dataclass
+class Resume:
+    """Go on with runs where they were stopped or killed, to the same bits on the same machine."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    """Run folders, or folders that hold some."""
+    env_steps: str | None = None
+    """Extend the runs to this many environment steps; schedules stay at their end values."""
+    seeds: str | None = None
+    """Add these seeds to every run, separated by commas; those that it has just go on."""
+    allow_inexact: bool = False
+    """Go on although versions, hardware or settings differ."""
+    workers: int | None = None
+    """As for train."""
+    devices: str | None = None
+    """As for train."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.settings import parse
+        from lfiw.training.resume import resume
+
+        if not self.runs:
+            raise InputError("Name at least one run folder.")
+        done = resume(
+            self.runs,
+            env_steps=None if self.env_steps is None else parse("--env-steps", self.env_steps, int),
+            seeds=parse_seeds(self.seeds) if self.seeds is not None else (),
+            allow_inexact=self.allow_inexact,
+            workers=self.workers,
+            devices=self.devices,
+        )
+        show_outcome(done, console)
+
+
+@dataclass
+class Verify:
+    """Check every file of runs against its hash, and say from where a resume would go on."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    """Run folders, or folders that hold some."""
+
+    def run(self, console: Console) -> None:
+        from lfiw.runs.layout import find_runs, parts_of
+        from lfiw.runs.verify import verify_run
+
+        if not self.runs:
+            raise InputError("Name at least one run folder.")
+        damaged = 0
+        for folder in [part for run in find_runs(self.runs) for part in parts_of(run)]:
+            problems, outcome = verify_run(folder)
+            damaged += len(problems)
+            for line in (*problems, outcome):
+                console.print(one_line(line), soft_wrap=True, highlight=False, markup=False)
+        if damaged:
+            raise RunError(f"{damaged} damaged file{'s' if damaged > 1 else ''} found.")

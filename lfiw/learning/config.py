@@ -1,0 +1,195 @@
+"""The configuration of one method on one environment, its presets and its checks."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lfiw.agents import AGENTS
+from lfiw.agents.sac import SacConfig
+from lfiw.env_config import EnvConfig
+from lfiw.errors import InputError
+from lfiw.replay import REPLAYS
+from lfiw.replay.lfiw import LfiwConfig
+from lfiw.settings import LARGEST_INTEGER, check_ranges, from_json, override, setting, to_json
+from lfiw.wording import nearest
+
+AGENT_CONFIGS: dict[str, type[Any]] = {kind.name: kind for kind in AGENTS}
+REPLAY_CONFIGS: dict[str, type[Any]] = {kind.name: kind for kind in REPLAYS}
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """When a run is saved besides at its end and on a signal; never changes its bits."""
+
+    every_env_steps: int | None = setting(None, at_least=1, at_most=LARGEST_INTEGER)
+    every_minutes: float | None = setting(5.0, above=0)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that decides the bits of a method's runs. Defaults: the `default` preset."""
+
+    env: EnvConfig
+    agent: Any = field(default_factory=SacConfig)
+    replay: Any = field(default_factory=LfiwConfig)
+    seeds: tuple[int, ...] = setting((0,), at_least=0)
+    env_steps: int = setting(1_000_000, at_least=1)
+    batch_size: int = setting(256, at_least=1)  # paper, Tables 2 and 3
+    buffer_size: int = setting(1_000_000, at_least=1)  # paper: |slow|
+    phase_env_steps: int = setting(200, at_least=1)  # steps collected between updates
+    updates_per_env_step: float = setting(1.0, above=0, at_most=1000)
+    random_env_steps: int = setting(5_000, at_least=0)  # first actions are uniform
+    learning_starts: int = setting(5_000, at_least=1)  # steps before the first update
+    schedule_env_steps: int | None = setting(
+        None, at_least=1, at_most=LARGEST_INTEGER
+    )  # None: env_steps
+    updates_per_call: int = setting(100, at_least=1)  # most updates in one compiled call
+    eval_every_env_steps: int = setting(10_000, at_least=1)
+    eval_episodes: int = setting(5, at_least=1)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    matmul_precision: Literal["default", "high", "highest"] = "default"
+    deterministic: bool = False  # on a GPU: the same bits again, at some cost
+
+    def __post_init__(self) -> None:
+        for name, kinds in {"env": [EnvConfig], "agent": AGENTS, "replay": REPLAYS}.items():
+            if type(part := getattr(self, name)) not in kinds:
+                names = " or ".join(f"{kind.__name__}(...)" for kind in kinds)
+                raise InputError(f"{name} must be {names}, not {part!r}.")
+
+    @classmethod
+    def paper(cls, **settings: Any) -> TrainConfig:
+        """rlkit's loop: its first steps come from the initial policy."""
+        return cls(phase_env_steps=1000, random_env_steps=0, learning_starts=1000, **settings)
+
+    @property
+    def schedule_horizon(self) -> int:
+        return self.env_steps if self.schedule_env_steps is None else self.schedule_env_steps
+
+    @property
+    def capacity(self) -> int:
+        """Slots that can ever be filled, so that a short run takes little memory."""
+        return min(self.buffer_size, self.env_steps)
+
+    @property
+    def method(self) -> str:
+        return f"{self.agent.name}-{self.replay.name}"
+
+
+PRESETS = ("default", "paper")
+
+
+def pick(name: str, registry: dict[str, Any], what: str) -> Any:
+    """The registry's entry, or a sentence with the nearest valid name."""
+    if name not in registry:
+        raise InputError(f"Unknown {what} {name!r}.{nearest(name, registry)}")
+    return registry[name]
+
+
+def make_config(
+    env: str | EnvConfig,
+    agent: Any = "sac",
+    replay: Any = "lfiw",
+    preset: str = "default",
+    **settings: Any,
+) -> TrainConfig:
+    """A configuration by names or configs; `settings` are those of TrainConfig, with dotted names
+    for those of its parts."""
+    pick(preset, dict.fromkeys(PRESETS), "preset")
+
+    def part(value: Any, registry: dict[str, type[Any]], what: str) -> Any:
+        if not isinstance(value, str):
+            return value
+        kind = pick(value, registry, what)
+        return kind.paper() if preset == "paper" else kind()
+
+    make = TrainConfig.paper if preset == "paper" else TrainConfig
+    config = make(
+        env=EnvConfig(env) if isinstance(env, str) else env,
+        agent=part(agent, AGENT_CONFIGS, "agent"),
+        replay=part(replay, REPLAY_CONFIGS, "replay strategy"),
+    )
+    for key, value in settings.items():
+        config = override(config, key, value)
+    return config
+
+
+def check(config: TrainConfig) -> None:
+    """Raise one sentence for the first setting that cannot work."""
+    check_ranges(config)
+    if not config.seeds:
+        raise InputError("At least one seed is needed.")
+    if len(set(config.seeds)) != len(config.seeds):
+        raise InputError(f"Seeds must differ from each other, not {list(config.seeds)}.")
+    if max(config.seeds) >= 2**32:
+        raise InputError(f"Seeds must be below 2^32, not {max(config.seeds)}.")
+    if config.env_steps * config.updates_per_env_step > LARGEST_INTEGER:
+        raise InputError(
+            f"{config.env_steps} environment steps with {config.updates_per_env_step:g} updates "
+            f"each are more updates than can be counted ({LARGEST_INTEGER})."
+        )
+    if config.buffer_size < config.learning_starts:
+        raise InputError(
+            f"buffer_size {config.buffer_size} is smaller than learning_starts "
+            f"{config.learning_starts}; raise the first or lower the second."
+        )
+    if config.batch_size > min(config.learning_starts, config.buffer_size):
+        raise InputError(
+            f"batch_size {config.batch_size} is larger than the data before training starts "
+            f"(learning_starts {config.learning_starts}); lower the first or raise the second."
+        )
+    if config.phase_env_steps > config.buffer_size:
+        raise InputError(
+            f"phase_env_steps {config.phase_env_steps} exceeds buffer_size {config.buffer_size}."
+        )
+    replay = config.replay
+    if isinstance(replay, LfiwConfig) and replay.fast_size >= config.buffer_size:
+        raise InputError(
+            f"replay.fast_size {replay.fast_size} must be below the ring's capacity, "
+            f"buffer_size {config.buffer_size}."
+        )
+
+
+def warnings(config: TrainConfig) -> list[str]:
+    """What a user would want to know before training, though it is allowed."""
+    found = []
+    ends = f"{config.method} ends after {config.env_steps} environment steps"
+    replay = config.replay
+    if isinstance(replay, LfiwConfig):
+        if replay.warmup_env_steps >= config.env_steps:
+            found.append(
+                f"{ends}, before its warm-up of {replay.warmup_env_steps}: it is plain "
+                f"{replay.sampling} replay (--set replay.warmup_env_steps=N changes that)."
+            )
+        elif replay.fast_size >= config.env_steps:
+            found.append(
+                f"{ends}, so its fast memory of {replay.fast_size} holds all of them and the "
+                f"weights stay near 1 (lower replay.fast_size)."
+            )
+    if config.learning_starts >= config.env_steps:
+        found.append(
+            f"{ends}, before learning_starts {config.learning_starts}: nothing will be learned."
+        )
+    return found
+
+
+def config_to_json(config: TrainConfig) -> dict[str, Any]:
+    return to_json(config)
+
+
+def config_from_json(values: dict[str, Any]) -> TrainConfig:
+    """The config of a run folder; raises a sentence where it is not one of ours."""
+
+    def part(name: str, registry: dict[str, type[Any]], what: str) -> Any:
+        given = values.get(name)
+        if not (isinstance(given, dict) and isinstance(given.get("name"), str)):
+            raise InputError(f"The configuration names no {what}.")
+        return from_json(pick(given["name"], registry, what), given)
+
+    general = {key: value for key, value in values.items() if key not in ("agent", "replay")}
+    return dataclasses.replace(
+        from_json(TrainConfig, general),
+        agent=part("agent", AGENT_CONFIGS, "agent"),
+        replay=part("replay", REPLAY_CONFIGS, "replay strategy"),
+    )

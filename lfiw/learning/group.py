@@ -1,0 +1,198 @@
+"""The only place that knows there are several runs: it puts the run axis on the device.
+
+On a GPU the runs of a group are one batch (`vmap`). On the CPU, and with `deterministic`, each
+run is a program call of its own, which gives the same bits as the run alone; calls spread over
+the devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lfiw.errors import Damaged
+from lfiw.learning.config import TrainConfig
+from lfiw.learning.learner import Learner, LearnerState, make_learner
+from lfiw.learning.packed import Packed
+from lfiw.learning.saved_state import (
+    from_data,
+    is_rows,
+    leaf_name,
+    ring_counter,
+    ring_rows,
+    saved_array,
+    to_data,
+)
+from lfiw.learning.scalars import traced_settings
+from lfiw.types import EnvSpec
+
+# By platform. On a GPU a whole call is one graph in which independent kernels run side by side
+# (docs/performance.md has figures).
+COMPILER_OPTIONS: dict[str, dict[str, Any]] = {
+    "cpu": {},
+    "gpu": {
+        "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+        "xla_gpu_enable_command_buffer": (
+            "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION"
+        ),
+    },
+}
+# Autotuning may choose other kernels each time; some kernels add in no fixed order.
+DETERMINISTIC_OPTIONS: dict[str, Any] = {
+    "xla_gpu_deterministic_ops": True,
+    "xla_gpu_autotune_level": 0,
+}
+
+
+class Shard(NamedTuple):
+    """Runs that one device trains together."""
+
+    device: jax.Device
+    runs: slice
+
+
+def runs_alone(config: TrainConfig, devices: Sequence[jax.Device]) -> bool:
+    """Whether each run is a call of its own. A batch of another size adds in another order, so
+    the bits of a run in a batch depend on its neighbours."""
+    return config.deterministic or devices[0].platform == "cpu"
+
+
+def place_runs(config: TrainConfig, devices: Sequence[jax.Device]) -> list[Shard]:
+    """A fixed rule: devices take runs that go alone in turn, and equal parts of a batch."""
+    num_runs = len(config.seeds)
+    if runs_alone(config, devices):
+        return [Shard(devices[run % len(devices)], slice(run, run + 1)) for run in range(num_runs)]
+    bounds = np.linspace(0, num_runs, min(len(devices), num_runs) + 1).astype(int)
+    return [
+        Shard(device, slice(start, stop))
+        for device, start, stop in zip(devices, bounds[:-1], bounds[1:], strict=False)
+    ]
+
+
+def over_runs(learner: Learner) -> Learner:
+    """The learner of a batch of runs: arrays of a state have the run axis first, what a scan
+    walks along has it second."""
+    return learner._replace(
+        init=jax.vmap(learner.init),
+        add=jax.vmap(learner.add),
+        prepare=jax.vmap(learner.prepare, in_axes=(0, 0, None), out_axes=1),
+        cycle=jax.vmap(learner.cycle, in_axes=(0, 0, None, 0)),
+        summarise=jax.vmap(learner.summarise, in_axes=(0, 1)),
+    )
+
+
+class Group:
+    """The learners of several runs of one program, fed and read as numpy arrays [R, ...]."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        spec: EnvSpec,
+        devices: Sequence[jax.Device],
+        scalars: Sequence[dict[str, float]] | None = None,
+    ) -> None:
+        self.config = config
+        self.shards = place_runs(config, devices)
+        self.batched = not runs_alone(config, devices)
+        learner = make_learner(config, spec)
+        self.learner = over_runs(learner) if self.batched else learner
+        self.options = dict(COMPILER_OPTIONS.get(devices[0].platform, {}))
+        if config.deterministic and devices[0].platform == "gpu":
+            self.options |= DETERMINISTIC_OPTIONS
+        init = jax.jit(self.learner.init, compiler_options=self.options)
+        self._add = jax.jit(self.learner.add, donate_argnums=0, compiler_options=self.options)
+
+        values = scalars or [traced_settings(config)] * len(config.seeds)
+        stacked = {
+            name: np.asarray([run[name] for run in values], _dtype(values[0][name]))
+            for name in values[0]
+        }
+        self.scalars = [self._put(stacked, shard) for shard in self.shards]
+        seeds = np.asarray(config.seeds, np.uint32)
+        keys = [self._put(seeds, shard) for shard in self.shards]
+        self.states: list[LearnerState] = [
+            init(scalars, key) for scalars, key in zip(self.scalars, keys, strict=True)
+        ]
+
+    def _put(self, values: Any, shard: Shard) -> Any:
+        """A shard's part of arrays [R, ...] on its device."""
+        part = shard.runs if self.batched else shard.runs.start
+        return jax.device_put(jax.tree.map(lambda array: array[part], values), shard.device)
+
+    def add(self, rows: np.ndarray) -> None:
+        """Store collected transitions [R, n, row_size]."""
+        self.states = [
+            self._add(state, self._put(rows, shard))
+            for state, shard in zip(self.states, self.shards, strict=True)
+        ]
+
+    def policies(self) -> list[dict[str, np.ndarray]]:
+        """The numpy policy of every run."""
+        return self.split([self.learner.policy(*pair) for pair in self._pairs()])
+
+    def snapshots(self) -> list[dict[str, np.ndarray]]:
+        return self.split([self.learner.snapshot(*pair) for pair in self._pairs()])
+
+    def export(self) -> list[dict[str, np.ndarray]]:
+        """The state of every run but for the ring's rows, which are on disk already."""
+        parts = []
+        for state in self.states:
+            leaves = jax.tree_util.tree_leaves_with_path(state)
+            parts.append({leaf_name(path): to_data(leaf) for path, leaf in leaves})
+            parts[-1] = {name: leaf for name, leaf in parts[-1].items() if not is_rows(name)}
+        return self.split(parts)
+
+    def restore(
+        self, runs: Sequence[Mapping[str, np.ndarray]], rows: Sequence[np.ndarray], num_rows: int
+    ) -> None:
+        """Put every run back: its exported state and its newest rows [n, row_size]."""
+        for index, shard in enumerate(self.shards):
+            chosen = range(len(runs))[shard.runs]
+
+            def leaf(path: Any, current: Any, chosen: range = chosen) -> Any:
+                name = leaf_name(path)
+                if is_rows(name):
+                    values = [
+                        ring_rows(rows[run], num_rows, self.config.capacity) for run in chosen
+                    ]
+                elif (counter := ring_counter(name, num_rows, self.config.capacity)) is not None:
+                    values = [counter] * len(chosen)
+                else:
+                    values = [saved_array(name, runs[run], self.config.capacity) for run in chosen]
+                array = np.stack(values) if self.batched else values[0]
+                expected = jax.eval_shape(to_data, current)
+                if array.shape != expected.shape or array.dtype != expected.dtype:
+                    raise Damaged(
+                        f"The checkpoint's {name} is {array.dtype}{array.shape}, not "
+                        f"{expected.dtype}{expected.shape}."
+                    )
+                return from_data(array, current)
+
+            restored = jax.tree_util.tree_map_with_path(leaf, self.states[index])
+            self.states[index] = jax.device_put(restored, shard.device)
+
+    def metrics(self, call: list[Packed]) -> list[dict[str, np.ndarray]]:
+        """The metrics that a call of updates left behind, by run."""
+        return [own.unpack() for own in self.split(call)]
+
+    def _pairs(self) -> list[tuple[LearnerState, Any]]:
+        return list(zip(self.states, self.scalars, strict=True))
+
+    def split(self, parts: list[Any]) -> list[Any]:
+        """Results of the shards as one numpy tree per run."""
+        on_host = jax.device_get(parts)
+        if not self.batched:
+            return list(on_host)
+        return [
+            jax.tree.map(lambda array, index=index: array[index], part)
+            for part, shard in zip(on_host, self.shards, strict=True)
+            for index in range(shard.runs.stop - shard.runs.start)
+        ]
+
+
+def _dtype(value: float) -> Any:
+    return jnp.int32 if isinstance(value, int) else jnp.float32

@@ -1,0 +1,3 @@
+"""Networks in jax."""
+
+from lfiw.networks.mlp import *  # noqa: F403

@@ -1,0 +1,132 @@
+"""The ratio network: how much likelier a state-action pair is under the fast memory than
+under the slow one, learned from samples alone (paper, Eq. 8 and 9). Usable on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from lfiw.networks import Mlp, apply_mlp, init_mlp
+from lfiw.ratio.divergences import DIVERGENCES
+from lfiw.settings import setting
+from lfiw.types import Metrics
+
+LAST_LAYER_LIMIT = 3e-3  # authors' code: weights start uniform
+FINITE_LOGIT = 1e8  # keeps an overflowed logit from turning into inf - inf
+
+
+@dataclass(frozen=True)
+class RatioConfig:
+    """Settings of the ratio network and of its weights."""
+
+    temperature: float = setting(5.0, above=0)  # paper, section 5
+    hidden_sizes: tuple[int, ...] = setting((256, 256), at_least=1)  # paper, section 5
+    learning_rate: float | None = setting(None, above=0)  # None: the agent's (authors' code)
+    divergence: Literal["jensen-shannon", "kl", "pearson", "hellinger"] = "jensen-shannon"
+    # Below it, weights are mixed with uniform ones (`with_floor`); 0 is the paper's.
+    min_effective_sample_size: float = setting(0.0, at_least=0, at_most=1)
+    # Deviation: the paper's text has `power`; `sigmoid`, which the authors' code used, was
+    # the steadier one and at least as good on every task measured (docs/method.md).
+    transform: Literal["sigmoid", "power"] = "sigmoid"
+
+
+# The logarithm of a weight before normalisation, by the logit over the temperature.
+LOG_TRANSFORMS: dict[str, Callable[[Array], Array]] = {
+    "power": lambda scaled: scaled,
+    "sigmoid": jax.nn.log_sigmoid,
+}
+
+
+class RatioState(NamedTuple):
+    network: Mlp
+    opt: optax.OptState
+
+
+class Ratio(NamedTuple):
+    init: Callable[[Array], RatioState]
+    # (state, slow [B, D+A], fast [B, D+A]) -> (state, slow and fast logits before the step)
+    update: Callable[[RatioState, Array, Array], tuple[RatioState, Array, Array]]
+    logits: Callable[[RatioState, Array], Array]
+    metrics: Callable[[Array, Array], Metrics]  # of slow and fast logits
+
+
+def ratio_weights(
+    logits: Array,
+    temperature: float,
+    transform: str,
+    max_ratio: Array | None = None,
+) -> Array:
+    """Self-normalised weights of a batch, Eq. 9: finite, >= 0, mean one, without gradient.
+
+    `power` is w^(1/T) with w = exp(logit); `sigmoid` is sigmoid(logit / T). Both are
+    normalised in log space, where neither can overflow nor vanish altogether.
+    """
+    logits = jax.lax.stop_gradient(jnp.clip(logits, -FINITE_LOGIT, FINITE_LOGIT))
+    if max_ratio is not None:
+        logits = jnp.minimum(logits, jnp.log(max_ratio))
+    log_weights = LOG_TRANSFORMS[transform](logits / temperature)
+    unscaled = jnp.exp(log_weights - jnp.max(log_weights))
+    return unscaled * (logits.shape[0] / jnp.sum(unscaled))  # exactly one where all are equal
+
+
+def with_floor(weights: Array, floor: float) -> tuple[Array, Array]:
+    """Weights of mean one, mixed with uniform ones just enough that their effective sample size
+    is at least `floor`, and how much of the given ones is left in them: the trust.
+
+    It is 1 / (1 + spread) with the spread of the weights around their mean of one, and the spread
+    of a mixture is trust^2 times theirs. A floor of 0 leaves the weights as they are, to the
+    bit, and a floor of 1 makes them all one.
+    """
+    spread = jnp.mean(jnp.square(weights - 1))
+    holds = floor * spread <= 1 - floor
+    trust = jnp.where(holds, 1.0, jnp.sqrt((1 - floor) / (floor * spread)))
+    return (1 - trust) + trust * weights, trust
+
+
+def effective_sample_size(weights: Array) -> Array:
+    """As a share of the batch: 1 for equal weights, 1/B when one transition carries all."""
+    return jnp.square(jnp.mean(weights)) / jnp.mean(jnp.square(weights))
+
+
+def make_ratio(config: RatioConfig, input_size: int, default_learning_rate: float) -> Ratio:
+    divergence = DIVERGENCES[config.divergence]
+    rate = default_learning_rate if config.learning_rate is None else config.learning_rate
+    optimiser = optax.adam(rate)
+
+    def init(key: Array) -> RatioState:
+        network = init_mlp(key, (input_size, *config.hidden_sizes, 1), LAST_LAYER_LIMIT)
+        return RatioState(network, optimiser.init(network))
+
+    def logits(state: RatioState, inputs: Array) -> Array:
+        return apply_mlp(state.network, inputs)[:, 0]
+
+    def bound(slow_logits: Array, fast_logits: Array) -> Array:
+        """Eq. 8."""
+        on_slow, on_fast = divergence.on_slow(slow_logits), divergence.on_fast(fast_logits)
+        return jnp.mean(on_slow) + jnp.mean(on_fast)
+
+    def loss(network: Mlp, slow: Array, fast: Array) -> tuple[Array, tuple[Array, Array]]:
+        both = apply_mlp(network, jnp.concatenate([slow, fast]))[:, 0]
+        slow_logits, fast_logits = both[: slow.shape[0]], both[slow.shape[0] :]
+        return bound(slow_logits, fast_logits), (slow_logits, fast_logits)
+
+    def update(state: RatioState, slow: Array, fast: Array) -> tuple[RatioState, Array, Array]:
+        grads, (slow_logits, fast_logits) = jax.grad(loss, has_aux=True)(state.network, slow, fast)
+        steps, opt = optimiser.update(grads, state.opt)
+        network = optax.apply_updates(state.network, steps)
+        return RatioState(network, opt), slow_logits, fast_logits
+
+    def metrics(slow_logits: Array, fast_logits: Array) -> Metrics:
+        balanced_accuracy = 0.5 * (jnp.mean(slow_logits < 0) + jnp.mean(fast_logits > 0))
+        return {
+            "classifier_loss": bound(slow_logits, fast_logits),
+            "balanced_accuracy": balanced_accuracy,
+        }
+
+    return Ratio(init=init, update=update, logits=logits, metrics=metrics)

@@ -1,0 +1,128 @@
+"""Learning curves read from run folders, and the numbers that sum them up. No jax here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from lfiw.errors import NothingYet
+from lfiw.runs.config_file import read_config
+from lfiw.runs.read import read_evaluations
+from lfiw.runs.rows import Row
+from lfiw.wording import one_line, spread
+
+FINAL_EVALUATIONS = 10
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Evaluation returns of all seeds of one run folder."""
+
+    env: str
+    agent: str
+    method: str  # the folder's name: agent, strategy and label
+    seeds: tuple[int, ...]
+    env_steps: np.ndarray  # [E]
+    returns: np.ndarray  # [S, E]
+
+    @property
+    def strategy(self) -> str:
+        """The method without its agent."""
+        return self.method.removeprefix(f"{self.agent}-")
+
+    def maximum(self) -> np.ndarray:
+        """The paper's number: each seed's best evaluation."""
+        return self.returns.max(axis=1)
+
+    @property
+    def final_size(self) -> int:
+        """How many evaluations are the final ones: a tenth of the curve where it is short."""
+        return min(FINAL_EVALUATIONS, max(1, self.returns.shape[1] // 10))
+
+    def final(self) -> np.ndarray:
+        """Each seed's mean over the last evaluations."""
+        return self.returns[:, -self.final_size :].mean(axis=1)
+
+    def area(self) -> np.ndarray:
+        """Each seed's mean return over training."""
+        if len(self.env_steps) == 1:
+            return self.returns[:, 0]
+        widths = np.diff(self.env_steps)
+        heights = (self.returns[:, 1:] + self.returns[:, :-1]) / 2
+        return (heights * widths).sum(axis=1) / widths.sum()
+
+    def smoothed(self, evaluations: int) -> Curves:
+        """Each point is the mean of the evaluations around it, of fewer at the ends."""
+        reach = evaluations // 2
+        last = len(self.env_steps)
+        around = [slice(max(0, at - reach), min(last, at + reach + 1)) for at in range(last)]
+        means = [self.returns[:, window].mean(axis=1) for window in around]
+        return replace(self, returns=np.stack(means, axis=1))
+
+
+def read_curves(run: Path) -> Curves:
+    """The evaluations that every seed has had so far, without seeds that were given up."""
+    config = read_config(run)["config"]
+    return make_curves(read_evaluations(run), config, Path(run).resolve().name, run)
+
+
+def make_curves(
+    rows: Sequence[Row], config: dict[str, Any], method: str, source: str | Path
+) -> Curves:
+    """Curves from rows of evaluations, up to what every seed has; `source` is for errors."""
+    seeds = tuple(sorted({row["seed"] for row in rows}))
+    if not seeds:
+        raise NothingYet(f"{source} has no evaluation yet.")
+    steps = complete_steps(rows)
+    if not steps:
+        raise NothingYet(f"{source} has no evaluation of all its seeds yet.")
+    return Curves(
+        env=one_line(config["env"]["id"]),
+        agent=str((config.get("agent") or {}).get("name", "")),
+        method=one_line(method),
+        seeds=seeds,
+        env_steps=np.array(steps),
+        returns=column(rows, "return_mean", seeds, steps),
+    )
+
+
+def complete_steps(rows: Sequence[Row]) -> list[int]:
+    """Environment steps at which every seed was evaluated."""
+    seeds = {row["seed"] for row in rows}
+    evaluated = {(row["seed"], row["env_steps"]) for row in rows}
+    steps = sorted({step for _, step in evaluated})
+    return [step for step in steps if all((seed, step) in evaluated for seed in seeds)]
+
+
+def column(
+    rows: Sequence[Row], name: str, seeds: Sequence[int], env_steps: Sequence[int]
+) -> np.ndarray:
+    """One value of the rows as an array [S, E]; what is absent or null is not a number."""
+    values = {(row["seed"], row["env_steps"]): row.get(name) for row in rows}
+    return np.array([[values[seed, step] for step in env_steps] for seed in seeds], float)
+
+
+def comparison_table(curves: Sequence[Curves]) -> Table:
+    """Maximum, final and area under the curve: mean ± standard deviation over seeds."""
+    envs = list(dict.fromkeys(curve.env for curve in curves))
+    title = f"{', '.join(envs)}: return, mean ± standard deviation over seeds"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    for heading in ("seeds", "steps", "maximum", "final", "area"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for curve in curves:
+        table.add_row(
+            curve.method if len(envs) == 1 else f"{curve.env} {curve.method}",
+            str(len(curve.seeds)),
+            f"{curve.env_steps[-1]:,}",
+            spread(curve.maximum()),
+            spread(curve.final()),
+            spread(curve.area()),
+        )
+    return table

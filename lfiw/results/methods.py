@@ -1,0 +1,253 @@
+"""Results read back, from run folders and from the store below `results/`. No jax here.
+
+A store's folder holds one task: `curves.csv`, a row per method, seed and evaluation, and
+`METHOD.json` with what was recorded of each method.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lfiw.errors import InputError, NothingYet
+from lfiw.results.curves import Curves, column, make_curves
+from lfiw.runs.config_file import read_config_file
+from lfiw.runs.layout import parts_of, runs_below
+from lfiw.runs.read import read_metrics, stopped_seeds
+from lfiw.runs.rows import Row
+from lfiw.wording import nearest, one_line
+
+CURVES_FILE = "curves.csv"
+NUM_AGES = 5  # of weight_by_age, newest first
+AGE_COLUMNS = tuple(f"weight_by_age_{index}" for index in range(NUM_AGES))
+# What a row of the store holds beside the evaluation: numbers of the phase before it.
+DIAGNOSTICS = ("q_mean", "effective_sample_size", "balanced_accuracy", *AGE_COLUMNS)
+
+TASK_ORDER = ("Hopper", "Walker2d", "HalfCheetah", "Ant", "Humanoid")  # as in the paper
+STRATEGY_ORDER = ("uniform", "per", "ere", "lfiw")
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method on one task: its curves by seed, and what produced them."""
+
+    curves: Curves  # `env` is the task: the id, and the arguments where there are some
+    diagnostics: dict[str, np.ndarray]  # name -> [S, E] at the evaluations, nan where absent
+    record: dict[str, Any]  # config, versions, hardware, command and what else was recorded
+    source: Path
+
+    @property
+    def task(self) -> str:
+        return self.curves.env
+
+    @property
+    def name(self) -> str:
+        return self.curves.method
+
+    @property
+    def agent(self) -> str:
+        return self.curves.agent
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return dict(self.record["config"])
+
+    @property
+    def versions(self) -> dict[str, str]:
+        return self.record.get("versions") or {}
+
+    @property
+    def hardware(self) -> dict[str, Any]:
+        return self.record.get("hardware") or {}
+
+    @property
+    def command(self) -> str:
+        """As it is typed; empty where it was not recorded, as with the commit."""
+        command = self.record.get("command") or ""
+        return command if isinstance(command, str) else shlex.join(map(str, command))
+
+    @property
+    def commit(self) -> str:
+        return self.record.get("commit") or ""
+
+    @property
+    def wall_seconds(self) -> float | None:
+        return self.record.get("wall_seconds")
+
+    @property
+    def replay(self) -> str:
+        """The kind of strategy, without a label."""
+        return str((self.config.get("replay") or {}).get("name", ""))
+
+    @property
+    def label(self) -> str:
+        return self.curves.strategy.removeprefix(self.replay).removeprefix("-")
+
+    @property
+    def title(self) -> str:
+        """The name in the paper's form, such as SAC + LFIW."""
+        if not (self.agent and self.replay):
+            return self.name
+        return _labelled(method_title(self.agent, self.replay), self.label)
+
+    @property
+    def strategy_title(self) -> str:
+        if not self.replay:
+            return self.curves.strategy
+        kind = "uniform" if self.replay == "uniform" else self.replay.upper()
+        return _labelled(kind, self.label)
+
+
+def method_title(agent: str, replay: str) -> str:
+    return agent.upper() if replay == "uniform" else f"{agent.upper()} + {replay.upper()}"
+
+
+def _labelled(title: str, label: str) -> str:
+    return f"{title} ({label})" if label else title
+
+
+def read_methods(
+    paths: Sequence[str | Path],
+    names: Sequence[str] = (),
+    note: Callable[[str], None] = lambda sentence: None,
+) -> list[Method]:
+    """The named methods, or all, of the run folders and stores at or below the paths, in the
+    paper's order. `note` is told of runs without an evaluation, which are left out."""
+    if not paths:
+        raise InputError("Name at least one folder with runs or results.")
+    sources = {source.resolve(): source for path in map(Path, paths) for source in _sources(path)}
+    found: dict[tuple[str, str], Method] = {}
+    missing: list[NothingYet] = []
+    for source in sources.values():
+        try:
+            is_store = source.name == CURVES_FILE
+            methods = list(_read_store(source)) if is_store else [_read_run(source)]
+        except NothingYet as error:
+            missing.append(error)
+            continue
+        for method in methods:
+            key = (method.task, method.name)
+            if key in found:
+                raise InputError(
+                    f"{method.name} on {method.task} is in {found[key].source} and in "
+                    f"{method.source}; name only one of them, or train with a --label."
+                )
+            found[key] = method
+    if missing and not found:
+        raise missing[0]
+    for empty in missing:
+        note(f"{empty} It is left out.")
+    known = {method.name for method in found.values()}
+    for name in names:
+        if name not in known:
+            raise InputError(f"No run is of the method {name!r}.{nearest(name, known)}")
+    chosen = [method for method in found.values() if not names or method.name in names]
+    return sorted(chosen, key=_order)
+
+
+def task_name(env: dict[str, Any]) -> str:
+    """The environment's id, with its arguments where it has some."""
+    arguments = dict(env.get("kwargs") or {})
+    if env.get("max_episode_steps") is not None:
+        arguments["max_episode_steps"] = env["max_episode_steps"]
+    listed = ", ".join(f"{name}={value}" for name, value in sorted(arguments.items()))
+    return one_line(f"{env['id']} ({listed})" if listed else env["id"])
+
+
+def _order(method: Method) -> tuple[Any, ...]:
+    def rank(name: str, known: Sequence[str]) -> tuple[int, str]:
+        return (known.index(name) if name in known else len(known), name)
+
+    family = method.task.partition("-")[0]
+    strategy = (*rank(method.replay, STRATEGY_ORDER), _by_numbers(method.label))
+    return (*rank(family, TASK_ORDER), method.task, method.agent, strategy, method.name)
+
+
+def _by_numbers(text: str) -> list[tuple[str, float]]:
+    """A key that puts temperature=2.5 before temperature=10."""
+    parts = re.findall(r"(\D*)(\d+(?:\.\d+)?)?", text)
+    return [(words, float(number or 0)) for words, number in parts]
+
+
+def _sources(path: Path) -> list[Path]:
+    """Run folders and the curves of stores at or below a path."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist.")
+    found = runs_below(path)
+    found += sorted(path.glob(f"**/{CURVES_FILE}"))
+    if not found:
+        raise InputError(f"{path} holds neither run folders nor stored results.")
+    return found
+
+
+def _read_run(folder: Path) -> Method:
+    rows = list(evaluation_rows(folder))
+    return _make_method(folder.resolve().name, rows, folder / "config.json", folder)
+
+
+def evaluation_rows(folder: Path, names: Sequence[str] = DIAGNOSTICS) -> Iterator[Row]:
+    """The evaluations of a run folder, each with the diagnostics of the phase before it."""
+    latest: dict[int, Row] = {}
+    stopped = stopped_seeds(folder)
+    for row in [row for part in parts_of(folder) for row in read_metrics(part)]:
+        if row.get("kind") == "train":
+            latest[row["seed"]] = row
+        elif row.get("kind") == "eval" and row["seed"] not in stopped:
+            yield diagnostics_of(latest.get(row["seed"], {}), names) | row
+
+
+def diagnostics_of(row: Row, names: Sequence[str]) -> Row:
+    """The diagnostics of a training row under the names of the store's columns."""
+    ages = row.get("weight_by_age")
+    by_age = dict(zip(AGE_COLUMNS, ages, strict=False)) if isinstance(ages, list) else {}
+    flat = {**row, **by_age}
+    return {name: flat[name] for name in names if not isinstance(flat.get(name, []), list)}
+
+
+def _read_store(path: Path) -> Iterator[Method]:
+    rows: dict[str, list[Row]] = {}
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(lines):
+                rows.setdefault(row["method"], []).append(_numbers(row))
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise InputError(f"{path} is not a table of evaluations: {error!r}.") from None
+    for name, evaluations in rows.items():
+        record = path.parent / f"{name}.json"
+        if not record.is_file():
+            raise InputError(f"{path} has rows of {name}, but {record} is missing.")
+        yield _make_method(name, evaluations, record, path.parent)
+
+
+def _numbers(row: dict[str, str]) -> Row:
+    """The columns that are read, as numbers; an empty one is absent."""
+    values: Row = {"seed": int(row["seed"]), "env_steps": int(row["env_steps"])}
+    for name in ("return_mean", *DIAGNOSTICS):
+        if row.get(name):
+            values[name] = float(row[name])
+    return values
+
+
+def _make_method(name: str, rows: list[Row], record: Path, source: Path) -> Method:
+    content = read_config_file(record)
+    config = content["config"]
+    curves = make_curves(rows, config, name, source)
+    present = {key for row in rows for key in row}
+    last = max((row["wall_seconds"] for row in rows if "wall_seconds" in row), default=None)
+    return Method(
+        curves=replace(curves, env=task_name(config["env"])),
+        diagnostics={
+            key: column(rows, key, curves.seeds, curves.env_steps.tolist())
+            for key in DIAGNOSTICS
+            if key in present
+        },
+        record={"wall_seconds": last, **content},
+        source=source,
+    )

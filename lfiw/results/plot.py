@@ -1,0 +1,121 @@
+"""Learning curves as a picture. No jax here."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from lfiw.errors import InputError
+from lfiw.results.curves import Curves
+from lfiw.runs.files import make_parent
+
+# Okabe and Ito's palette: told apart by colour-blind readers too.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLES = ("-", "--", "-.", ":")
+PREFERRED = ("lfiw", "uniform", "per", "ere")  # the first colours are theirs
+FORMATS = {".png", ".pdf", ".svg"}
+PANELS_PER_ROW = 3
+LINE_LENGTH = 40
+
+Look = tuple[str, str]  # colour and line style
+
+
+def check_picture(out: str | Path) -> Path:
+    """The path, if it can become a picture."""
+    path = Path(out)
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"{out}: the file name must end in one of {', '.join(sorted(FORMATS))}.")
+    return path
+
+
+def looks(strategies: Iterable[str]) -> dict[str, Look]:
+    """The look of each strategy; the style tells them apart without colours."""
+    names = list(dict.fromkeys(strategies))
+    known = [name for name in PREFERRED if name in names]
+    ordered = known + [name for name in names if name not in known]
+    return {
+        name: (COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)])
+        for index, name in enumerate(ordered)
+    }
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib shows as it is, dollar signs too, in lines that a panel holds."""
+    return textwrap.fill(text, LINE_LENGTH).replace("$", r"\$")
+
+
+def new_panels(count: int, columns: int = PANELS_PER_ROW) -> tuple[Figure, list[Axes]]:
+    columns = min(count, columns)
+    rows = math.ceil(count / columns)
+    figure = Figure(figsize=(6.4 * columns, 4.2 * rows), layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in panels[count:]:
+        axes.remove()
+    for axes in panels[:count]:
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, panels[:count]
+
+
+def agent_panels(curves: Sequence[Curves]) -> tuple[Figure, dict[tuple[str, str], Axes]]:
+    """One panel per environment and agent that has a curve. Several agents stand side by side, one
+    row per environment."""
+    envs = dict.fromkeys(curve.env for curve in curves)
+    agents = dict.fromkeys(curve.agent for curve in curves)
+    places = list(itertools.product(envs, agents))
+    figure, axes = new_panels(len(places), len(agents) if len(agents) > 1 else PANELS_PER_ROW)
+    panels = dict(zip(places, axes, strict=True))
+    for empty in panels.keys() - {(curve.env, curve.agent) for curve in curves}:
+        panels.pop(empty).remove()
+    for (env, agent), panel in panels.items():
+        panel.set_title(plain(f"{env}, {agent}"))
+        panel.set_xlabel("environment steps")
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    return figure, panels
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """The same figure gives the same bytes: no date, no random names."""
+    make_parent(path)
+    dates = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+    with matplotlib.rc_context({"svg.hashsalt": "lfiw"}):
+        figure.savefig(path, dpi=150, metadata=dates.get(path.suffix))
+    return path
+
+
+def plot_curves(curves: Sequence[Curves], out: str | Path, smooth: int = 1) -> Path:
+    """One line per method: mean and shaded standard deviation, of running means over `smooth`
+    evaluations."""
+    path = check_picture(out)
+    if smooth < 1 or smooth % 2 == 0:
+        raise InputError(f"The number of evaluations in a running mean must be odd, not {smooth}.")
+    curves = [curve.smoothed(smooth) for curve in curves]
+    figure, panels = agent_panels(curves)
+    styles = looks(curve.strategy for curve in curves)  # the same in every panel
+    for curve in curves:
+        _plot_curve(panels[curve.env, curve.agent], curve, styles[curve.strategy])
+    for axes in panels.values():
+        axes.set_ylabel("return, mean and standard deviation over seeds")
+        axes.legend(frameon=False, loc="best")
+    if smooth > 1:
+        figure.supxlabel(f"Running means over {smooth} evaluations", fontsize="small")
+    return save_figure(figure, path)
+
+
+def _plot_curve(axes: Axes, curve: Curves, look: Look) -> None:
+    colour, style = look
+    mean, deviation = curve.returns.mean(axis=0), curve.returns.std(axis=0)
+    label = plain(f"{curve.method} ({len(curve.seeds)} seeds)")
+    marker = "o" if len(curve.env_steps) == 1 else None
+    axes.plot(curve.env_steps, mean, style, color=colour, label=label, marker=marker)
+    axes.fill_between(
+        curve.env_steps, mean - deviation, mean + deviation, color=colour, alpha=0.18, lw=0
+    )

@@ -1,0 +1,79 @@
+"""The config.json of a run folder: what was recorded of a run. No jax here.
+
+Training reads all settings by their types (`config_from_json`); plots, reports and stored results
+read a few, of files that somebody else may have made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lfiw.errors import Damaged, InputError
+from lfiw.runs.files import MAX_JSON_BYTES, json_bytes, json_hash, read_json, read_plain, write_json
+from lfiw.runs.layout import CONFIG, parts_of
+
+Types = dict[str, type | tuple[type, ...]]  # of entries that are there and not null
+
+RECORD_TYPES: Types = {
+    **{"versions": dict, "hardware": dict, "command": (list, str), "commit": str},
+    **{"started": str, "date": str, "wall_seconds": (int, float)},
+}
+SETTING_TYPES: Types = {"agent": dict, "replay": dict, "env_steps": int, "schedule_env_steps": int}
+ENV_TYPES: Types = {"kwargs": dict, "max_episode_steps": int}
+
+
+def write_config(run: Path, content: Mapping[str, Any]) -> None:
+    """config.json with a hash of its own, by which `lfiw verify` knows it."""
+    write_json(run / CONFIG, {**content, "sha256": json_hash(content)})
+
+
+def config_is_intact(run: Path, content: Mapping[str, Any]) -> bool:
+    """Byte by byte: a changed space, or 1E-5 for 1e-5, would leave the content as it was."""
+    right = content.get("sha256") == json_hash(content)
+    return right and read_plain(run / CONFIG, MAX_JSON_BYTES) == json_bytes(content)
+
+
+def read_config(run: str | Path) -> dict[str, Any]:
+    """The contents of config.json, or a sentence."""
+    path = Path(run) / CONFIG
+    if not path.exists():
+        raise InputError(f"{run} is not a run folder: it has no config.json.")
+    return read_config_file(path)
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """What was recorded of a run: its configuration, versions, hardware; or a sentence."""
+    try:
+        content = read_json(path)
+    except Damaged as error:
+        raise InputError(str(error)) from None
+    if not is_configuration(content):
+        raise InputError(f"{path} is not the configuration of a run.")
+    return content
+
+
+def is_configuration(content: Any) -> bool:
+    """Whether there are an environment and seeds, and nothing that is read is of another type."""
+    try:
+        config = content["config"]
+        env, seeds = config["env"], config["seeds"]
+        parts = ((content, RECORD_TYPES), (config, SETTING_TYPES), (env, ENV_TYPES))
+        return (
+            isinstance(env["id"], str)
+            and isinstance(seeds, list)
+            and all(type(seed) is int for seed in seeds)
+            and all(fits(part, types) for part, types in parts)
+        )
+    except (KeyError, TypeError, AttributeError):
+        return False
+
+
+def fits(part: dict[str, Any], types: Types) -> bool:
+    return all(part.get(name) is None or isinstance(part[name], types[name]) for name in types)
+
+
+def seeds_of(run: str | Path) -> list[int]:
+    """All seeds of a run, those added later among them."""
+    return [seed for part in parts_of(run) for seed in read_config(part)["config"]["seeds"]]

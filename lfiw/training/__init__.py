@@ -1,0 +1,67 @@
+"""Training methods: from their configs, to their folders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lfiw.env_config import EnvConfig
+from lfiw.errors import InputError
+from lfiw.learning.config import TrainConfig, check, make_config
+from lfiw.runs.layout import run_folder
+from lfiw.settings import conformed
+from lfiw.training.folder import Training, _refuse_clashes
+from lfiw.training.jobs import Job
+from lfiw.training.start import run_jobs
+
+
+def train(
+    env: str | EnvConfig | TrainConfig,
+    agent: Any = "sac",
+    replay: Any = "lfiw",
+    *,
+    preset: str = "default",
+    out: str | Path = "runs",
+    label: str = "",
+    workers: int | None = None,
+    devices: str | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> Training:
+    """Train all seeds of one method; `agent` and `replay` are names or their configs.
+
+    >>> run = lfiw.train("Pendulum-v1", "sac", "lfiw", seeds=(0, 1), env_steps=20_000)
+    >>> policy = lfiw.load_policy(run, seed=0)
+    """
+    if isinstance(env, TrainConfig):
+        if settings or (agent, replay, preset) != ("sac", "lfiw", "default"):
+            raise InputError("A TrainConfig says all by itself: change its settings there.")
+        config = env
+    else:
+        config = make_config(env, agent, replay, preset, **settings)
+    runs = train_all([config], out=out, label=label, workers=workers, devices=devices, quiet=quiet)
+    return runs[0]
+
+
+def train_all(
+    configs: Sequence[TrainConfig],
+    *,
+    out: str | Path = "runs",
+    label: str = "",
+    workers: int | None = None,
+    devices: str | None = None,
+    quiet: bool = False,
+) -> list[Training]:
+    """Train several methods side by side; nothing is written unless all can start."""
+    if not configs:
+        raise InputError("There is nothing to train.")
+    configs = [conformed(config) for config in configs]
+    for config in configs:
+        check(config)
+    folders = [run_folder(out, config.env.id, config.method, label) for config in configs]
+    _refuse_clashes(folders)
+    jobs = [Job(config, folder) for config, folder in zip(configs, folders, strict=True)]
+    return run_jobs(jobs, workers, devices, Console(quiet=quiet, stderr=True, markup=False))

@@ -1,0 +1,109 @@
+"""The folder of a method: taken for training, begun or taken up again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lfiw.errors import InputError
+from lfiw.learning.config import TrainConfig, config_to_json
+from lfiw.learning.group import place_runs
+from lfiw.machine import free_disk, source_commit, versions
+from lfiw.runs.checkpoint import checkpoint_name, remove_newer, save_checkpoint
+from lfiw.runs.config_file import read_config, write_config
+from lfiw.runs.files import sync
+from lfiw.runs.lock import LOCK, locked
+from lfiw.runs.read import read_evaluations
+from lfiw.runs.recovery import start_facts
+from lfiw.runs.rows import Row
+from lfiw.training.devices import hardware
+from lfiw.training.jobs import Job
+from lfiw.training.trainer import Trainer
+from lfiw.wording import size_text
+
+
+@dataclass(frozen=True)
+class Training(os.PathLike[str]):
+    """A finished run folder."""
+
+    folder: Path
+    config: TrainConfig
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    def evaluations(self) -> list[Row]:
+        return read_evaluations(self.folder)
+
+
+def check_disk(needed: int, folders: Sequence[Path]) -> None:
+    """Refuse what would fill the disk in the middle of training."""
+    free = min(free_disk(folder) for folder in folders)
+    if needed > free:
+        raise InputError(
+            f"This cannot fit on the disk: {size_text(needed)} needed, {size_text(free)} free."
+        )
+
+
+def refuse_twins(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        if folders.count(folder) > 1:
+            raise InputError(f"Two of the methods would be written to {folder}.")
+
+
+def _refuse_clashes(folders: Sequence[Path]) -> None:
+    refuse_twins(folders)
+    for folder in folders:
+        if folder.exists() and not _is_free(folder):
+            raise InputError(
+                f"{folder} already holds a run; choose another --out or --label, or go on with it "
+                f"(lfiw resume)."
+            )
+
+
+def _is_free(folder: Path) -> bool:
+    """Empty, or left by a start that was killed before anything was decided."""
+    return folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, "config.tmp"}
+
+
+def _create(job: Job, trainer: Trainer, locks: ExitStack) -> None:
+    """The folder, held by this process, with everything that decides the bits of its runs and
+    checkpoint 0: all of it is there before anything is compiled."""
+    folder, config = job.folder, job.config
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        sync(folder.parent)
+        locks.enter_context(locked(folder))
+        _refuse_clashes([folder])  # another process may have been quicker
+        content = {
+            "config": config_to_json(config),
+            "updates_in_call": trainer.call_updates,
+            "placement": [
+                {"device": str(shard.device), "seeds": list(config.seeds[shard.runs])}
+                for shard in place_runs(config, trainer.devices)
+            ],
+            "team": [member.folder.name for member in trainer.members],
+            "versions": versions(config.env.backend),
+            "hardware": hardware(trainer.devices),
+            "command": sys.argv,
+            "commit": source_commit(),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        write_config(folder, content)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}.") from None
+    save_checkpoint(folder, checkpoint_name(0, 0), start_facts(content), {})
+
+
+def _take_up(job: Job) -> None:
+    """Make the folder ready to go on from the job's checkpoint."""
+    if job.checkpoint is not None:
+        remove_newer(job.checkpoint.path)
+    content = read_config(job.folder)
+    if content["config"] != (config := config_to_json(job.config)):
+        write_config(job.folder, {**content, "config": config})

@@ -1,0 +1,50 @@
+"""What is to be trained, and which of it goes in lock-step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+
+from lfiw.learning.config import TrainConfig
+from lfiw.learning.scalars import program_key
+from lfiw.replay.uniform import UniformConfig
+from lfiw.runs.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method to train, from its start or from a checkpoint."""
+
+    config: TrainConfig
+    folder: Path
+    checkpoint: Checkpoint | None = None
+    resumed: bool = False
+    allow_inexact: bool = False
+
+
+def make_teams(jobs: Sequence[Job], devices: Sequence[jax.Device]) -> list[list[Job]]:
+    """A fixed rule. On the CPU every method is a team of its own. On a GPU methods of one agent
+    that go in lock-step are a team, split further until every device has two, so that one team
+    can learn while another collects."""
+    if devices[0].platform == "cpu":
+        return [[job] for job in jobs]
+    by_key: dict[str, list[Job]] = {}
+    for job in jobs:
+        by_key.setdefault(lockstep_key(job), []).append(job)
+    teams = list(by_key.values())
+    while len(teams) < 2 * len(devices) and (largest := max(teams, key=len))[1:]:
+        teams.remove(largest)
+        teams += [largest[0::2], largest[1::2]]
+    return teams
+
+
+def lockstep_key(job: Job) -> str:
+    """Equal for jobs that can share one loop: they may differ in replay, seeds and scalars. Their
+    folders stand side by side, where `team_of` looks for them."""
+    shared = dataclasses.replace(program_key(job.config), replay=UniformConfig())
+    facts = job.checkpoint.facts if job.checkpoint else {}
+    return f"{job.folder.parent} {shared} {facts.get('env_steps', 0)} {facts.get('updates', 0)}"

@@ -1,0 +1,166 @@
+"""Showing how training goes: a live table on a terminal, plain lines elsewhere. No jax here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from lfiw.runs.rows import Row
+from lfiw.wording import duration
+
+REFRESH_SECONDS = 0.25
+
+
+class Evaluation(NamedTuple):
+    env_steps: int
+    returns: dict[int, float]  # by seed
+
+
+@dataclass
+class Progress:
+    """What the display reads while a method trains."""
+
+    name: str
+    total_env_steps: int
+    num_runs: int
+    env_steps: int = 0
+    updates: int = 0
+    evaluations: list[Evaluation] = field(default_factory=list)  # that all runs have had
+    under_way: dict[int, dict[int, float | None]] = field(default_factory=dict)  # the others
+    faults: int = 0  # failures of environments that were survived
+    stopped: list[int] = field(default_factory=list)  # seeds that were given up
+    state: str = "starting"
+
+    def on_row(self, row: Row) -> None:
+        """Read a row of the log."""
+        self.faults += len(row.get("faults", ()))
+        if row["kind"] in ("eval", "failed eval"):
+            found = self.under_way.setdefault(row["env_steps"], {})
+            found[row["seed"]] = row.get("return_mean")
+        if row["kind"] == "stopped":
+            self.stopped.append(row["seed"])
+        for env_steps in sorted(self.under_way):
+            self._complete(env_steps)
+
+    def _complete(self, env_steps: int) -> None:
+        """An evaluation is shown when every run that goes on has had it."""
+        found = self.under_way[env_steps]
+        live = {seed: mean for seed, mean in found.items() if seed not in self.stopped}
+        if len(live) < self.num_runs - len(self.stopped):
+            return
+        del self.under_way[env_steps]
+        if returns := {seed: mean for seed, mean in live.items() if mean is not None}:
+            self.evaluations.append(Evaluation(env_steps, returns))
+
+
+class Rate:
+    """Environment steps per second over all runs, and the time left at that rate."""
+
+    def __init__(self, groups: Sequence[Progress]) -> None:
+        self._groups = groups
+        self._started: float | None = None
+        self._first = 0
+
+    def _done(self) -> int:
+        return sum(group.env_steps * group.num_runs for group in self._groups)
+
+    def read(self) -> tuple[float, float | None]:
+        done = self._done()
+        if self._started is None:
+            # Random first steps, compilation and what a checkpoint holds say nothing about the
+            # rate to come.
+            started = all(group.state != "starting" for group in self._groups)
+            if started and any(group.updates for group in self._groups):
+                self._started, self._first = time.monotonic(), done
+            return 0.0, None
+        seconds = time.monotonic() - self._started
+        rate = (done - self._first) / seconds if seconds > 1 else 0.0
+        total = sum(group.total_env_steps * group.num_runs for group in self._groups)
+        return rate, (total - done) / rate if rate else None
+
+
+def return_text(group: Progress, evaluation: Evaluation) -> str:
+    """Over the seeds that go on."""
+    values = [mean for seed, mean in evaluation.returns.items() if seed not in group.stopped]
+    if not values:
+        return "-"
+    spread = f" ± {np.std(values):,.0f}" if len(values) > 1 else ""
+    return f"{np.mean(values):,.0f}{spread}"
+
+
+def troubles(group: Progress) -> str:
+    """What a user should look at, led by a comma; nothing where all is well."""
+    faults = f", {group.faults} fault{'s' * (group.faults > 1)}" if group.faults else ""
+    stopped = "".join(f", seed {seed} stopped" for seed in group.stopped)
+    return faults + stopped
+
+
+def live_table(title: str, groups: Sequence[Progress], rate: float, left: float | None) -> Table:
+    speed = f"{rate:,.0f} steps/s" if rate else "starting"
+    remaining = f", {duration(left)} left" if left is not None else ""
+    table = Table(title=f"{title}: {speed} over all runs{remaining}", title_justify="left")
+    table.add_column("method")
+    for heading in ("seeds", "environment steps", "updates", "return", "evaluated at"):
+        table.add_column(heading, justify="right")
+    table.add_column("state")
+    for group in groups:
+        newest = group.evaluations[-1] if group.evaluations else None
+        table.add_row(
+            group.name,
+            str(group.num_runs),
+            f"{group.env_steps:,} / {group.total_env_steps:,}",
+            f"{group.updates:,}",
+            return_text(group, newest) if newest else "-",
+            f"{newest.env_steps:,}" if newest else "-",
+            group.state + troubles(group),
+        )
+    return table
+
+
+def show_progress(
+    title: Callable[[], str],
+    groups: Sequence[Progress],
+    running: Callable[[], bool],
+    console: Console,
+) -> None:
+    """Show the groups until `running` says no; called in the main thread."""
+    rate = Rate(groups)
+    if not console.is_terminal:
+        _print_lines(groups, running, console, rate)
+        return
+    with Live(console=console, refresh_per_second=4) as live:
+        while running():
+            live.update(live_table(title(), groups, *rate.read()))
+            time.sleep(REFRESH_SECONDS)
+        live.update(live_table(title(), groups, *rate.read()))
+
+
+def _print_lines(
+    groups: Sequence[Progress], running: Callable[[], bool], console: Console, rate: Rate
+) -> None:
+    printed: dict[int, int] = {}
+    alive = True
+    while alive:
+        alive = running()
+        speed, left = rate.read()
+        pace = f", {speed:,.0f} steps/s" if speed else ""
+        remaining = f", {duration(left)} left" if left is not None and alive else ""
+        for group in groups:
+            # Of a run that goes on, the log begins with evaluations of which one is enough.
+            first = printed.get(id(group), max(0, len(group.evaluations) - 1))
+            for evaluation in group.evaluations[first:]:
+                console.print(
+                    f"{group.name}: {evaluation.env_steps:,} of {group.total_env_steps:,} steps, "
+                    f"return {return_text(group, evaluation)}{troubles(group)}{pace}{remaining}",
+                    highlight=False,
+                    soft_wrap=True,
+                )
+                printed[id(group)] = first = first + 1
+        time.sleep(REFRESH_SECONDS)

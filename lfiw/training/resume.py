@@ -1,0 +1,197 @@
+"""Taking up run folders where their newest intact checkpoint left them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lfiw.errors import InputError
+from lfiw.learning.config import TrainConfig, check, config_from_json
+from lfiw.machine import versions
+from lfiw.runs.checkpoint import Checkpoint
+from lfiw.runs.config_file import config_is_intact, read_config, seeds_of
+from lfiw.runs.files import refuse_links
+from lfiw.runs.layout import CONFIG, added_folder, find_runs, parts_of, safe_name
+from lfiw.runs.lock import locked
+from lfiw.runs.recovery import newest_good
+from lfiw.settings import walk
+from lfiw.training.devices import choose_devices, hardware, prepare_jax
+from lfiw.training.folder import Training
+from lfiw.training.jobs import Job
+from lfiw.training.start import run_jobs
+
+# What a resume may change: how far a run goes, and when it is saved.
+CHANGEABLE = ("env_steps", "schedule_env_steps", "checkpoint")
+
+
+def resume(
+    paths: Sequence[str | Path],
+    *,
+    env_steps: int | None = None,
+    seeds: Sequence[int] = (),
+    allow_inexact: bool = False,
+    workers: int | None = None,
+    devices: str | None = None,
+    quiet: bool = False,
+) -> list[Training]:
+    """Go on with every run folder at or below the paths; `env_steps` extends them, and `seeds`
+    that a run does not have yet are added to it."""
+    console = Console(quiet=quiet, stderr=True, markup=False)
+    here = conditions(devices)
+    jobs = []
+    runs = find_runs(paths)
+    with ExitStack() as locks:
+        for run in runs:
+            refuse_links(run)
+            jobs += [
+                take_up(folder, here, locks, console, env_steps, allow_inexact)
+                for folder in parts_of(run)
+            ]
+            config = next(job.config for job in jobs if job.folder == run)
+            if new := tuple(seed for seed in seeds if seed not in seeds_of(run)):
+                added = dataclasses.replace(config, seeds=new)
+                check(added)
+                jobs.append(Job(added, added_folder(run, new)))
+        unfinished = [job for job in jobs if not _is_finished(job)]
+        if unfinished:
+            run_jobs(unfinished, workers, devices, console)
+    return [Training(run, next(job.config for job in jobs if job.folder == run)) for run in runs]
+
+
+def take_up(
+    folder: Path,
+    here: dict[str, Any],
+    locks: ExitStack,
+    console: Console,
+    env_steps: int | None = None,
+    allow_inexact: bool = False,
+) -> Job:
+    """The job of going on with one folder, which stays locked as long as `locks` is open."""
+    locks.enter_context(locked(folder))
+    content = read_config(folder)
+    stored = config_from_json(content["config"])
+    check(stored)
+    team = team_of(folder, content)
+    checkpoint, complaints = newest_good(folder, stored.capacity, team, any_log=allow_inexact)
+    if not allow_inexact:
+        refuse_differences(folder, content, here, checkpoint)
+    for complaint in complaints:
+        console.print(f"Note: {complaint} Going back to the checkpoint before.", soft_wrap=True)
+    if here["hardware"]["platform"] != "cpu" and not stored.deterministic:
+        console.print(f"Note: {folder} goes on inexactly: it is not --deterministic on a GPU.")
+    config = extended(stored, env_steps)
+    check(config)
+    if checkpoint is not None and checkpoint.facts["env_steps"] > config.env_steps:
+        raise InputError(f"{folder} has already made {checkpoint.facts['env_steps']} steps.")
+    return Job(config, folder, checkpoint, resumed=True, allow_inexact=allow_inexact)
+
+
+def team_of(folder: Path, content: dict[str, Any]) -> list[Path]:
+    """The folders that were trained in lock-step with this one, itself included."""
+    names = content.get("team")
+    names = names if isinstance(names, list) else []
+    return [folder.parent / safe_name(name) for name in names if isinstance(name, str)]
+
+
+def _is_finished(job: Job) -> bool:
+    return is_last(job.checkpoint.facts if job.checkpoint else {}, job.config)
+
+
+def is_last(facts: Mapping[str, Any], config: TrainConfig) -> bool:
+    """A checkpoint of the last step that is not within a phase has nothing left to do."""
+    return facts.get("env_steps") == config.env_steps and facts["episodes"] is None
+
+
+def is_begun(folder: Path) -> bool:
+    return (folder / CONFIG).is_file()
+
+
+def refuse_other_settings(run: Training) -> None:
+    """A folder that is taken up, or taken as finished, must hold the run that is meant."""
+    there: TrainConfig = config_from_json(read_config(run.folder)["config"])
+    values = {name: value for name, _, value in walk(there)}
+    differences = [
+        f"{name} {values.get(name)} there, {value} here"
+        for name, _, value in walk(run.config)
+        if values.get(name) != value and not name.startswith("checkpoint.")
+    ]
+    if differences:
+        raise InputError(
+            f"{run.folder} holds another run ({'; '.join(differences)}); choose another --out."
+        )
+
+
+def conditions(devices: str | None) -> dict[str, Any]:
+    """What must be the same for a resume to be exact."""
+    prepare_jax()
+    # Only what a folder recorded is compared: of EnvPool, where it was used.
+    return {"versions": versions("envpool"), "hardware": hardware(choose_devices(devices))}
+
+
+def extended(config: TrainConfig, env_steps: int | None) -> TrainConfig:
+    """More steps; annealed settings stay at their end values."""
+    if env_steps is None or env_steps == config.env_steps:
+        return config
+    if env_steps < config.env_steps:
+        raise InputError(f"--env-steps {env_steps} is less than the run's {config.env_steps}.")
+    return dataclasses.replace(
+        config, env_steps=env_steps, schedule_env_steps=config.schedule_horizon
+    )
+
+
+def refuse_differences(
+    folder: Path,
+    content: dict[str, Any],
+    here: dict[str, Any],
+    checkpoint: Checkpoint | None = None,
+) -> None:
+    """An exact resume needs the same versions, hardware and settings."""
+    pairs: dict[str, tuple[Any, Any]] = {}
+    for part, now in here.items():
+        then = content.get(part)
+        if isinstance(then, dict):
+            then = {name: then[name] for name in then if decides_bits(name, here)}
+            # Only what was recorded is compared: of EnvPool, where it was used.
+            now = {name: now.get(name) for name in then}
+        pairs[part] = then, now
+    if checkpoint is not None:
+        pairs["config"] = (checkpoint.facts["config"]["config"], content["config"])
+    differences = [
+        difference
+        for part, (then, now) in pairs.items()
+        for difference in differing(then, now, f"{part}.")
+    ]
+    if differences:
+        raise InputError(
+            f"{folder} was trained under other conditions ({'; '.join(differences)}), so the rest "
+            f"would not be the same bits (--allow-inexact goes on all the same)."
+        )
+    if not config_is_intact(folder, content):
+        raise InputError(
+            f"{folder / CONFIG} is damaged: its hash does not match (--allow-inexact goes on all "
+            f"the same)."
+        )
+
+
+def decides_bits(name: str, here: dict[str, Any]) -> bool:
+    """Cores only share out the work; and on a CPU each run is a program of its own, whatever the
+    number of devices (`prepare_jax`)."""
+    on_cpu = here["hardware"]["platform"] == "cpu"
+    return name != "cores" and not (on_cpu and name == "num_devices")
+
+
+def differing(then: Any, now: Any, prefix: str = "") -> list[str]:
+    """`NAME OLD then, NEW now` for every entry of nested objects that differs."""
+    if not (isinstance(then, dict) and isinstance(now, dict)):
+        return [] if then == now else [f"{prefix[:-1]} {then} then, {now} now"]
+    return [
+        difference
+        for name in dict.fromkeys([*then, *now])
+        if prefix + name not in {f"config.{key}" for key in CHANGEABLE}
+        for difference in differing(then.get(name), now.get(name), f"{prefix}{name}.")
+    ]

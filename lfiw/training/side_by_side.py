@@ -1,0 +1,127 @@
+"""Teams that train at the same time, a thread each, until all are done or the user stops them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lfiw.acting.evaluator import Evaluator
+from lfiw.errors import InputError, RunError
+from lfiw.training.jobs import Job
+from lfiw.training.member import Member
+from lfiw.training.progress import show_progress
+from lfiw.training.trainer import Stopped, Trainer
+
+
+@contextmanager
+def stop_on_signal(stop: threading.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM stop training at the next call; a second one ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(number: int, frame: Any) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    previous = {name: signal.signal(name, on_signal) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for name, handler in previous.items():
+            signal.signal(name, handler)
+
+
+def train_side_by_side(
+    teams: Sequence[tuple[list[Job], Trainer]], num_workers: int, console: Console
+) -> None:
+    """One thread per team: while one waits for the device, another steps environments."""
+    stop = threading.Event()
+    failures: dict[str, BaseException] = {}
+    members = [member for _, trainer in teams for member in trainer.members]
+    total_runs = sum(len(member.config.seeds) for member in members)
+    title = ", ".join(dict.fromkeys(member.config.env.id for member in members))
+    envs = {repr(member.config.env): member.config.env for member in members}
+    evaluators = {name: Evaluator(env, min(num_workers, total_runs)) for name, env in envs.items()}
+
+    def run(jobs: list[Job], trainer: Trainer) -> None:
+        evaluator = evaluators[repr(trainer.config.env)]
+        checkpoints = [job.checkpoint for job in jobs]
+        try:
+            trainer.run(num_workers, evaluator, stop.is_set, checkpoints, jobs[0].allow_inexact)
+        except Stopped:
+            trainer.say("stopped")
+        except BaseException as error:
+            trainer.say("failed")
+            failures[" and ".join(member.progress.name for member in trainer.members)] = error
+
+    threads = [threading.Thread(target=run, args=team) for team in teams]
+    with stop_on_signal(stop):
+        for thread in threads:
+            thread.start()
+        try:
+            show_progress(
+                lambda: title,
+                [member.progress for member in members],
+                lambda: any(thread.is_alive() for thread in threads),
+                console,
+            )
+        except BaseException:  # nobody can read it any more: save, as after a signal
+            stop.set()
+            raise
+        finally:
+            for thread in threads:
+                thread.join()
+            for evaluator in evaluators.values():
+                evaluator.close()
+    _raise_failures(failures)
+    if stop.is_set():
+        raise KeyboardInterrupt(resume_hint([member.folder for member in members]))
+    _report_stopped(members)
+
+
+def resume_hint(folders: Sequence[Path]) -> str:
+    common = Path(os.path.commonpath([folder.absolute() for folder in folders]))
+    here = Path.cwd()
+    shown = common.relative_to(here) if common.is_relative_to(here) else common
+    return f"`lfiw resume {shlex.quote(str(shown))}` goes on"
+
+
+def _report_stopped(members: Sequence[Member]) -> None:
+    """Training was worth finishing, but it is no success."""
+    sick = [
+        f"{member.progress.name} seed {member.config.seeds[run]} ({reason})"
+        for member in members
+        for run, reason in member.stopped.items()
+    ]
+    if sick:
+        raise RunError(
+            f"Stopped because their numbers were no longer finite: {', '.join(sick)}. All other "
+            f"runs are complete."
+        )
+
+
+def _raise_failures(failures: dict[str, BaseException]) -> None:
+    """One sentence for each; a failure that nobody foresaw is raised as it is."""
+    sentences = []
+    for name, error in failures.items():
+        if isinstance(error, InputError | RunError):
+            sentences.append(f"{name} stopped: {error}")
+        elif isinstance(error, OSError):
+            sentences.append(
+                f"{name} stopped: {error.filename or 'a file'} cannot be written or read: "
+                f"{error.strerror}; its last checkpoint is intact."
+            )
+        else:
+            raise error
+    if sentences:
+        raise RunError(" ".join(sentences)) from next(iter(failures.values()))

@@ -1,0 +1,70 @@
+"""Training methods from their configs: check, lay out the folders, train side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from rich.console import Console
+
+from lfiw.acting.collector import probe_all
+from lfiw.errors import InputError
+from lfiw.learning.config import warnings
+from lfiw.learning.learner import state_bytes
+from lfiw.machine import usable_cores
+from lfiw.runs.layout import short_names
+from lfiw.training.devices import (
+    check_memory,
+    choose_devices,
+    devices_of_teams,
+    prepare_jax,
+    turns_of_teams,
+)
+from lfiw.training.folder import Training, _create, _take_up, check_disk
+from lfiw.training.jobs import Job, make_teams
+from lfiw.training.member import Member
+from lfiw.training.side_by_side import train_side_by_side
+from lfiw.training.trainer import Trainer
+
+
+def run_jobs(
+    jobs: Sequence[Job], workers: int | None, devices: str | None, console: Console
+) -> list[Training]:
+    """Check that all jobs can start, then train them side by side."""
+    if workers is not None and workers < 0:
+        raise InputError(f"workers must be at least 0, not {workers}.")
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    probed = probe_all([job.config.env for job in jobs], in_process=workers == 0)
+    prepare_jax()
+    chosen = choose_devices(devices)
+    needed = sum(
+        len(job.config.seeds) * state_bytes(job.config, spec)
+        for job, (spec, _) in zip(jobs, probed, strict=True)
+    )
+    say(check_memory(needed, chosen))
+    # The newest rows and the two checkpoints that are kept take as much as the state does.
+    check_disk(needed, [job.folder for job in jobs])
+    for warning in dict.fromkeys(text for job in jobs for text in warnings(job.config)):
+        say(f"Note: {warning}")
+    names = short_names([job.folder for job in jobs])
+    members = {
+        job.folder: Member(job.config, spec, scale, job.folder, name)
+        for job, (spec, scale), name in zip(jobs, probed, names, strict=True)
+    }
+    teams = make_teams(jobs, chosen)
+    placed = devices_of_teams(len(teams), chosen)
+    trainers = [
+        Trainer([members[job.folder] for job in team], devices, turn)
+        for team, devices, turn in zip(teams, placed, turns_of_teams(placed), strict=True)
+    ]
+    with ExitStack() as locks:
+        for team, trainer in zip(teams, trainers, strict=True):
+            for job in team:
+                if job.resumed:
+                    _take_up(job)
+                else:
+                    _create(job, trainer, locks)
+        num_workers = usable_cores() if workers is None else workers
+        train_side_by_side(list(zip(teams, trainers, strict=True)), num_workers, console)
+    return [Training(job.folder, job.config) for job in jobs]

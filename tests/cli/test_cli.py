@@ -1,0 +1,537 @@
+import json
+import os
+import random
+import re
+import shlex
+import string
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from environments import UNSUPPORTED
+from safetensors.numpy import save_file
+
+from lfiw import __version__
+from lfiw.cli import COMMANDS, main, parse_command
+from lfiw.cli.train import Train
+from lfiw.errors import InputError
+from lfiw.learning.config import AGENT_CONFIGS, REPLAY_CONFIGS, check, make_config
+from lfiw.settings import walk
+
+ENV = "environments:make_point"
+README = Path(__file__).parents[1] / "README.md"
+
+
+def parse(*arguments: str) -> Any:
+    """The command, not run."""
+    return parse_command(list(arguments))
+
+
+def configs(*arguments: str) -> Any:
+    command = parse("train", ENV, *arguments)
+    assert isinstance(command, Train)
+    return command.configs()
+
+
+class Outcome:
+    def __init__(self, code: Any, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    def sentence(self) -> str:
+        """What a user with bad input sees."""
+        assert self.code == 2, self.err
+        assert "Traceback" not in self.err
+        assert self.out == ""
+        (line,) = self.err.splitlines()
+        assert line.startswith("lfiw: ")
+        return line
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: Any, capfd: Any) -> Any:
+    """Runs a command in this process, in an empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    capfd.readouterr()
+
+    def run(*arguments: str) -> Outcome:
+        with pytest.raises(SystemExit) as exited:
+            main(list(arguments))
+        return Outcome(exited.value.code, *capfd.readouterr())
+
+    return run
+
+
+def run_process(*arguments: str, cwd: Path, **variables: str) -> Outcome:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | variables
+    done = subprocess.run(
+        [sys.executable, "-m", "lfiw.cli", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=cwd,
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """A finished run whose policy always takes the middle action."""
+    folder = tmp_path / "runs" / "Point" / "td3-uniform-with-a-rather-long-label"
+    (folder / "policies").mkdir(parents=True)
+    config = {"config": {"env": {"id": ENV, "kwargs": {"length": 5}}, "seeds": [0, 4]}}
+    config["config"]["agent"] = {"name": "sac"}
+    (folder / "config.json").write_text(json.dumps(config))
+    rows = [
+        {"kind": "eval", "seed": seed, "env_steps": env_steps, "return_mean": -12345.0 / env_steps}
+        for env_steps in (1000, 2000)
+        for seed in (0, 4)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arrays = {
+        "deterministic.0.weight": np.zeros((2, 2), np.float32),
+        "deterministic.0.bias": np.zeros(2, np.float32),
+        "action_low": np.full(2, -1, np.float32),
+        "action_high": np.full(2, 1, np.float32),
+    }
+    for seed in (0, 4):
+        save_file(arrays, folder / "policies" / f"seed-{seed}.safetensors")
+    return folder
+
+
+BAD_TRAIN = [
+    (["Pendulumm-v1"], "Unknown environment 'Pendulumm-v1'. Did you mean Pendulum-v1?"),
+    (["environments:make_pont"], "Did you mean make_point?"),
+    (["nowhere:make"], "No module named 'nowhere'"),
+    ([ENV, "--agent", "sacc"], "Unknown agent 'sacc'. Did you mean sac?"),
+    ([ENV, "--agent", "sac,tdd3"], "Unknown agent 'tdd3'. Did you mean td3?"),
+    ([ENV, "--agent", "sac,sac"], "--agent names 'sac,sac' contain one twice."),
+    ([ENV, "--agent", ","], "--agent needs at least one name."),
+    ([ENV, "--replay", "lfwi"], "Unknown replay strategy 'lfwi'. Did you mean lfiw?"),
+    ([ENV, "--replay", ""], "--replay needs at least one name."),
+    ([ENV, "--preset", "papr"], "Unknown preset 'papr'. Did you mean paper?"),
+    ([ENV, "--set", "replay.temprature=2"], "Did you mean replay.temperature?"),
+    ([ENV, "--set", "temperature=2"], "Did you mean replay.temperature?"),
+    ([ENV, "--set", "agent=td3"], "Unknown setting 'agent'."),
+    ([ENV, "--set", "replay.temperature"], "--set takes KEY=VALUE"),
+    ([ENV, "--set", "=2"], "Unknown setting ''."),
+    ([ENV, "--set", "env.kwargs=2"], "env.kwargs has parts of its own"),
+    ([ENV, "--set", "env.kwargs.wheels=4"], "wheels"),
+    ([ENV, "--set", "replay.temperature=warm"], "takes a value of type float, not 'warm'."),
+    ([ENV, "--set", "replay.temperature=0"], "replay.temperature must be above 0, not 0.0."),
+    ([ENV, "--set", "replay.temperature=-1"], "replay.temperature must be above 0, not -1.0."),
+    ([ENV, "--set", "replay.temperature=nan"], "replay.temperature must be finite, not nan."),
+    ([ENV, "--set", "replay.divergence=js"], "replay.divergence cannot be 'js'."),
+    ([ENV, "--set", "agent.gamma=1.5"], "agent.gamma must be at most 1, not 1.5."),
+    ([ENV, "--set", "replay.fast_size=1e6"], "must be below the ring's capacity"),
+    ([ENV, "--set", "batch_size=5001"], "larger than the data before training starts"),
+    ([ENV, "--set", "learning_starts=10"], "larger than the data before training starts"),
+    ([ENV, "--num-seeds", "0"], "--num-seeds must be at least 1, not 0."),
+    ([ENV, "--num-seeds", "-3"], "--num-seeds must be at least 1, not -3."),
+    ([ENV, "--seeds", ""], "At least one seed is needed."),
+    ([ENV, "--seeds", "0,0"], "Seeds must differ from each other, not [0, 0]."),
+    ([ENV, "--seeds", "one"], "--seeds takes a value of type int, not 'one'."),
+    ([ENV, "--seeds", "0", "--num-seeds", "2"], "either --seeds or --num-seeds, not both."),
+    ([ENV, "--env-steps", "0"], "env_steps must be at least 1, not 0."),
+    ([ENV, "--env-steps", "many"], "env_steps takes a value of type int, not 'many'."),
+    ([ENV, "--env-steps", "1e12"], "env_steps must be"),
+    ([ENV, "--workers", "-1"], "workers must be at least 0, not -1."),
+    ([ENV, "--devices", "abacus"], "--devices abacus: jax sees no 'abacus' here"),
+    ([ENV, "--devices", "cpu:99"], "--devices cpu:99: choose from the"),
+    ([ENV, "--devices", "cpu:0"], "--devices cpu:0: choose from the"),
+    ([ENV, "--devices", "cpu:-1"], "--devices cpu:-1: choose from the"),
+    ([ENV, "--devices", "cpu:one"], "--devices cpu:one: choose from the"),
+    ([ENV, "--devices", "cpu:0,-1"], "--devices cpu:0,-1: choose from the"),
+    ([ENV, "--env-steps", "2e9", "--set", "buffer_size=2e9"], "This cannot fit"),
+    ([ENV, "--set", "env.max_episode_steps=0"], "env.max_episode_steps must be at least 1"),
+    *(([f"environments:{name}"], words) for name, words in UNSUPPORTED.items()),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD_TRAIN)
+def test_bad_training_input_is_one_sentence(
+    cli: Any, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    steps = [] if "--env-steps" in arguments else ["--env-steps", "9"]  # should it start at all
+    assert words in cli("train", *arguments, *steps).sentence()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["Pendulumm-v1", "--replay", "uniform"], "Did you mean Pendulum-v1?"),
+        (["CartPole-v1"], "has actions Discrete(2)"),
+        (["Pendulum-v1", "--set", "replay.temperature=-2"], "must be above 0, not -2.0."),
+    ],
+)
+def test_bad_input_to_the_real_command(tmp_path: Path, arguments: list[str], words: str) -> None:
+    outcome = run_process("train", *arguments, "--env-steps", "9", cwd=tmp_path)
+    assert words in outcome.sentence()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outdated_environment_gets_the_new_name(tmp_path: Path) -> None:
+    """Gymnasium may print a warning of its own before the sentence."""
+    outcome = run_process("train", "HalfCheetah-v0", "--env-steps", "9", cwd=tmp_path)
+    assert outcome.code == 2
+    assert "Traceback" not in outcome.err
+    *_, line = outcome.err.splitlines()
+    assert line.startswith("lfiw: ")
+    assert "HalfCheetah-v5" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("env", "hint"),
+    [
+        ("Pendulum", "Did you mean Pendulum-v1?"),
+        ("ALE/Pong-v5", "Where a package registers it, say which: PACKAGE:ALE/Pong-v5."),
+    ],
+)
+def test_environment_whose_version_or_package_is_not_named(
+    cli: Any, tmp_path: Path, env: str, hint: str
+) -> None:
+    sentence = cli("train", env, "--workers", "0", "--env-steps", "9").sentence()
+    assert sentence == f"lfiw: Unknown environment {env!r}. {hint}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("label", ["a/b", "..", "two words", "-"])
+def test_label_that_is_no_part_of_a_name(cli: Any, label: str) -> None:
+    outcome = cli("train", ENV, f"--label={label}", "--env-steps", "9", "--workers", "0")
+    assert "A label has letters" in outcome.sentence()
+
+
+def test_reader_that_has_seen_enough(run_folder: Path) -> None:
+    """Nothing is said about a closed pipe."""
+    command = [sys.executable, "-m", "lfiw", "evaluate", str(run_folder), "--json"]
+    path = os.pathsep.join(filter(None, sys.path))
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_existing_run_is_refused(cli: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "environments-make_point" / "sac-lfiw"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    options = ("--replay", "uniform,lfiw", "--env-steps", "9")
+    sentence = cli("train", ENV, *options).sentence()
+    assert "sac-lfiw already holds a run; choose another --out or --label" in sentence
+    assert [path.name for path in tmp_path.rglob("*")] == [
+        "runs",
+        "environments-make_point",
+        "sac-lfiw",
+        "config.json",
+    ]
+
+
+def test_folder_that_cannot_be_written_is_refused(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("mine")
+    outcome = cli("train", ENV, "--env-steps", "9")
+    assert outcome.code == 2
+    assert "cannot be written" in outcome.err.splitlines()[-1]
+    assert "Traceback" not in outcome.err
+    assert (tmp_path / "runs").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["train"],
+        ["trian", ENV],
+        ["train", ENV, "--num-seeds", "two"],
+        ["train", ENV, "--nonsense", "1"],
+        ["train", ENV, "--workers", "1.5"],
+        ["train", ENV, "--seeds", "-1"],
+        ["train", ENV, "Pendulum-v1"],
+        ["evaluate"],
+        ["evaluate", "x", "--episodes", "few"],
+        ["record"],
+        ["demo", "--speed", "2"],
+    ],
+)
+def test_wrong_command_lines(cli: Any, tmp_path: Path, arguments: list[str]) -> None:
+    outcome = cli(*arguments)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.strip()
+    assert "Traceback" not in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plot"], "Name at least one run folder."),
+        (["plot", "nowhere"], "nowhere does not exist."),
+        (["plot", "file"], "file holds neither run folders nor stored results."),
+        (["plot", "RUN", "--methods", "sac-lfw"], "No run is of the method 'sac-lfw'. Valid"),
+        (["report", "RUN", "--methods", ","], "--methods needs at least one name."),
+        (["plot", "RUN", "--smooth", "4"], "running mean must be odd, not 4."),
+        (["plot", "RUN", "--out", "a.jpg"], "a.jpg: the file name must end in one of"),
+        (["plot", "RUN", "--out", "file/a.png"], "file/a.png"),
+        (["plot", "RUN", "--out", "folder.png"], "folder.png cannot be read or written: Is a dir"),
+        (["plot", "a" * 300], "a" * 300 + " cannot be read or written: File name too long."),
+        (["verify", "a" * 300], "cannot be read or written: File name too long."),
+        (["report"], "Name at least one folder with runs or results."),
+        (["report", "nowhere"], "nowhere does not exist."),
+        (["report", "RUN", "--out", "RUN"], "is a run folder: choose another one for the report."),
+        (["report", "RUN", "--out", "file"], "file cannot be written"),
+        (["record", "nowhere"], "nowhere"),
+        (["record", "RUN", "--out", "a.avi"], "a.avi: the file name must end in .mp4 or .gif."),
+        (["record", "RUN", "--seed", "1"], "holds no policy of seed 1. It has: seed-0, seed-4."),
+        (["record", "RUN", "--out", "file/a.mp4"], "file/a.mp4"),
+        (["record", "RUN", "--episode-seed", "-1"], "seed"),
+        (["evaluate", "RUN", "--seed", "1"], "holds no policy of seed 1."),
+        (["evaluate", "RUN", "--episodes", "0"], "episodes must be at least 1, not 0."),
+        (["evaluate", "RUN", "--episode-seed", "-1"], "seed"),
+        (["evaluate", "file"], "file is not a run folder"),
+        (["settings", "--agent", "sca"], "Unknown agent 'sca'. Did you mean sac?"),
+        (["settings", "--replay", "pre"], "Unknown replay strategy 'pre'. Did you mean per?"),
+    ],
+)
+def test_bad_input_to_the_other_commands(
+    cli: Any, run_folder: Path, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "folder.png").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    arguments = [str(run_folder) if argument == "RUN" else argument for argument in arguments]
+    assert words in cli(*arguments).sentence()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_failure_while_running_is_a_sentence_with_code_1(tmp_path: Path) -> None:
+    """The environment was sound when it was checked; its third step was not."""
+    arguments = ("environments:make_faulty", "--replay", "uniform", "--workers", "1")
+    options = ("--env-steps", "300", "--set", "env.kwargs.at=3")
+    outcome = run_process("train", *arguments, *options, cwd=tmp_path)
+    assert outcome.code == 1
+    assert "Traceback" not in outcome.err
+    line = outcome.err.splitlines()[-1]
+    assert line.startswith("lfiw: sac-uniform stopped: environments:make_faulty produced a non-")
+    assert line.endswith("next_obs at environment step 3.")
+
+
+def test_home_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+    """Compiled programs are kept where they can be; in a container that may be nowhere."""
+    (tmp_path / "file").write_text("in the way")
+    variables = {"HOME": str(tmp_path / "file"), "XDG_CACHE_HOME": str(tmp_path / "file")}
+    options = ("--replay", "uniform", "--env-steps", "9", "--workers", "0")
+    outcome = run_process("train", ENV, *options, cwd=tmp_path, **variables)
+    assert outcome.code == 0, outcome.err
+
+
+def test_evaluate_prints_a_table_or_json(cli: Any, run_folder: Path) -> None:
+    outcome = cli("evaluate", str(run_folder), "--episodes", "2", "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    rows = json.loads(outcome.out)
+    assert [row["seed"] for row in rows] == [0, 4]
+    for row in rows:
+        assert set(row) == {"seed", "return_mean", "return_std", "length_mean", "episodes"}
+        assert (row["length_mean"], row["episodes"]) == (5, 2)
+    outcome = cli("evaluate", str(run_folder), "--episodes", "2", "--seed", "4")
+    assert outcome.code == 0
+    assert f"{rows[1]['return_mean']:,.1f} ± {rows[1]['return_std']:,.1f}" in outcome.out
+
+
+def test_plot_prints_the_table_and_draws(cli: Any, run_folder: Path, tmp_path: Path) -> None:
+    outcome = cli("plot", str(tmp_path / "runs"), "--out", "pictures/a.png")
+    assert outcome.code == 0
+    assert (tmp_path / "pictures" / "a.png").read_bytes().startswith(b"\x89PNG")
+    for words in ("2,000", "-6 ± 0", "pictures/a.png"):
+        assert words in outcome.out
+
+
+def test_brackets_in_a_name_are_no_markup(cli: Any, run_folder: Path) -> None:
+    folder = run_folder.rename(run_folder.with_name("[red]sac"))
+    for command in ("evaluate", "plot"):
+        outcome = cli(command, str(folder))
+        assert outcome.code == 0 and "[red]sac" in outcome.out, outcome.err
+
+
+def test_results_are_whole_where_the_output_is_no_terminal(run_folder: Path) -> None:
+    """Nothing is cut off at the 80 columns that are assumed there."""
+    outcome = run_process("plot", str(run_folder), cwd=run_folder.parents[2])
+    assert outcome.code == 0, outcome.err
+    assert run_folder.name in outcome.out
+    assert "…" not in outcome.out
+
+
+def test_version(capsys: Any) -> None:
+    main(["--version"])
+    assert capsys.readouterr().out == f"lfiw {__version__}\n"
+
+
+def test_help_names_every_command(cli: Any) -> None:
+    outcome = cli("--help")
+    assert outcome.code == 0
+    assert set(COMMANDS) >= {"train", "evaluate", "plot", "record", "settings", "demo"}
+    for command in COMMANDS:
+        assert command in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (
+            "train",
+            "ENV --agent --replay --num-seeds --seeds --env-steps --preset --out --label "
+            "--workers --set",
+        ),
+        ("evaluate", "RUN --episodes --seed --episode-seed --json"),
+        ("plot", "RUN --out --smooth --methods"),
+        ("report", "DIR --out --methods"),
+        ("record", "RUN --seed --episode-seed --out"),
+        ("settings", "--agent --replay --preset"),
+        ("demo", "--out"),
+    ],
+)
+def test_help_of_every_command(cli: Any, command: str, options: str) -> None:
+    outcome = cli(command, "--help")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    for option in options.split():
+        assert option in outcome.out
+    described = " ".join(outcome.out.split())
+    assert str(COMMANDS[command].__doc__).split(":")[0] in described
+
+
+@pytest.mark.parametrize("agent", AGENT_CONFIGS)
+@pytest.mark.parametrize("replay", REPLAY_CONFIGS)
+def test_settings_are_listed(cli: Any, agent: str, replay: str) -> None:
+    outcome = cli("settings", "--agent", agent, "--replay", replay)
+    assert outcome.code == 0
+    for name, _, value in walk(make_config("ENV", agent, replay)):
+        assert name in outcome.out
+        if not isinstance(value, dict):
+            shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            assert shown in outcome.out
+
+
+def test_defaults() -> None:
+    (config,) = configs()
+    assert config == make_config(ENV, "sac", "lfiw")
+    assert config.seeds == (0,)
+
+
+def test_seeds() -> None:
+    assert configs("--num-seeds", "5")[0].seeds == (0, 1, 2, 3, 4)
+    assert configs("--seeds", "0,3,7")[0].seeds == (0, 3, 7)
+    assert configs("--seeds", "[3, 7]")[0].seeds == (3, 7)
+
+
+def test_lists_make_every_combination() -> None:
+    made = configs("--agent", "sac,td3", "--replay", "uniform, per ,ere,lfiw")
+    assert [config.method for config in made] == [
+        f"{agent}-{replay}"
+        for agent in ("sac", "td3")
+        for replay in ("uniform", "per", "ere", "lfiw")
+    ]
+
+
+def test_numbers_and_presets() -> None:
+    assert configs("--env-steps", "1e5")[0].env_steps == 100_000
+    assert configs("--env-steps", "2_000")[0].env_steps == 2000
+    assert configs("--preset", "paper") == [make_config(ENV, "sac", "lfiw", "paper")]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ["--set", "replay.temperature=2.5", "batch_size=64"],
+        ["--set", "replay.temperature=2.5", "--set", "batch_size=64"],
+        ["--set=replay.temperature=2.5", "--set=batch_size=64"],
+        ["--set", "replay.temperature = 2.5", "batch_size=64", "--num-seeds", "1"],
+    ],
+)
+def test_set_in_every_form(form: list[str]) -> None:
+    expected = make_config(ENV, batch_size=64, **{"replay.temperature": 2.5})
+    assert configs(*form) == [expected]
+
+
+def test_set_reaches_the_methods_that_have_the_setting() -> None:
+    uniform, weighted = configs("--replay", "uniform,lfiw", "--set", "replay.temperature=2")
+    assert weighted.replay.temperature == 2.0
+    assert uniform == make_config(ENV, "sac", "uniform")
+
+
+def test_set_of_environment_arguments() -> None:
+    options = ("env.kwargs.length=7", "env.kwargs.mode=fast", "env.max_episode_steps=9")
+    (config,) = configs("--set", *options, "agent.hidden_sizes=64,32", "agent.target_entropy=-2")
+    assert config.env.kwargs == {"length": 7, "mode": "fast"}
+    assert config.env.max_episode_steps == 9
+    assert config.agent.hidden_sizes == (64, 32)
+    assert config.agent.target_entropy == -2.0
+
+
+def test_later_set_wins() -> None:
+    assert configs("--set", "batch_size=1", "batch_size=2")[0].batch_size == 2
+
+
+def test_random_command_lines_never_crash() -> None:
+    """Each is a valid configuration, or one sentence."""
+    rng = random.Random(0)
+    replays = list(REPLAY_CONFIGS)
+    names = [name for replay in replays for name, _, _ in walk(make_config(ENV, "sac", replay))]
+    names += ["env.kwargs.x", "", ".", "agent", "replay.per", "env.id."]
+    values = ["", "0", "-1", "1", "2.5", "1e3", "1e400", "-0", "nan", "inf", "none", "true", "x"]
+    values += ["1,2", "()", "[]", "{}", "(((", "'", "é", "0x10", "1_0", "9" * 30, "sac", "per"]
+    refused = 0
+    for _ in range(1000):
+        assignments = []
+        for _ in range(rng.randrange(1, 4)):
+            typo = rng.choice(string.printable[:94]) if rng.random() < 0.1 else ""
+            equals = rng.choice(["=", "=", "=", "", "=="])
+            assignments.append(f"{rng.choice(names)}{typo}{equals}{rng.choice(values)}")
+        agent, replay = rng.choice(["sac", "td3"]), rng.choice(replays)
+        try:
+            for config in Train(ENV, agent, replay, set=tuple(assignments)).configs():
+                check(config)
+        except InputError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert 500 < refused < 1000
+
+
+def readme_commands() -> list[str]:
+    if not README.is_file():
+        return []
+    blocks = re.findall(r"(?ms)^```[^\n]*\n(.*?)^```", README.read_text(encoding="utf-8"))
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    stripped = [re.sub(r"^\s*(\$ )?", "", line) for line in lines]
+    return [line for line in stripped if re.match(r"([A-Z_]+=\S+ )*lfiw ", line)]
+
+
+def test_readme_has_commands() -> None:
+    if not README.is_file():
+        pytest.skip("README.md is not written yet")
+    used = {re.sub(r"^([A-Z_]+=\S+ )*lfiw ", "", line).split()[0] for line in readme_commands()}
+    assert used >= {"train", "evaluate", "plot", "record"}
+
+
+@pytest.mark.parametrize("line", readme_commands())
+def test_commands_of_the_readme_are_valid(line: str) -> None:
+    words = shlex.split(line, comments=True)
+    arguments = words[words.index("lfiw") + 1 :]
+    for stop in ("|", ">", "&&", "&", ";", "2>"):
+        arguments = arguments[: arguments.index(stop)] if stop in arguments else arguments
+    if arguments in (["--version"], ["--help"]) or arguments[1:] == ["--help"]:
+        return
+    command = parse(*arguments)
+    if isinstance(command, Train):
+        for config in command.configs():
+            check(config)

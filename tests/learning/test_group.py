@@ -1,0 +1,224 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from programs import BATCH, CAPACITY, SPEC, active, bits, random_rows, same_bits, train_config
+
+import lfiw.learning.group
+from lfiw.acting.policy import NumpyPolicy
+from lfiw.agents.sac import SacConfig
+from lfiw.learning.config import TrainConfig
+from lfiw.learning.group import COMPILER_OPTIONS, DETERMINISTIC_OPTIONS, Group, Shard, place_runs
+from lfiw.learning.saved_state import ring_rows
+from lfiw.learning.scalars import traced_settings
+from lfiw.learning.team import Team
+from lfiw.replay.lfiw import LfiwConfig
+from lfiw.runs.checkpoint import Damaged
+
+SEEDS = (0, 3, 7)
+TEMPERATURES = (5.0, 0.5, 20.0)
+ROWS = np.stack([random_rows(seed, 300) for seed in SEEDS])
+
+
+def fake_devices(platform: str, count: int) -> Any:
+    return [SimpleNamespace(platform=platform, id=number) for number in range(count)]
+
+
+def make_config(seeds: tuple[int, ...], temperature: float = 5.0) -> TrainConfig:
+    replay = active(LfiwConfig, temperature=temperature)
+    return train_config(active(SacConfig), replay, seeds=seeds)
+
+
+class Trained(NamedTuple):
+    group: Group
+    metrics: list[Any]  # of the second call
+    former_states: list[Any]  # before it
+
+
+def train(group: Group, rows: np.ndarray) -> Trained:
+    """Two phases of one call each."""
+    group.add(rows[:, :200])
+    team = Team([group])
+    team.learn(env_steps=200, updates=0)
+    group.add(rows[:, 200:])
+    former_states = group.states.copy()
+    return Trained(group, group.metrics(team.learn(env_steps=300, updates=4)[0]), former_states)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(COMPILER_OPTIONS, "cpu", {"xla_backend_optimization_level": 0})
+        yield
+
+
+@pytest.fixture(scope="module")
+def scalars() -> list[dict[str, float]]:
+    """Each run has a temperature of its own."""
+    settings = traced_settings(make_config(SEEDS))
+    return [settings | {"replay.temperature": value} for value in TEMPERATURES]
+
+
+@pytest.fixture(scope="module")
+def together(scalars: list[dict[str, float]]) -> Trained:
+    group = Group(make_config(SEEDS), SPEC, jax.devices("cpu")[:1], scalars)
+    return train(group, ROWS)
+
+
+@pytest.fixture(scope="module")
+def alone() -> Trained:
+    """Seed 3 with its temperature as a setting."""
+    group = Group(make_config(SEEDS[1:2], TEMPERATURES[1]), SPEC, jax.devices("cpu")[:1])
+    return train(group, ROWS[1:2])
+
+
+@pytest.fixture(scope="module")
+def batched(scalars: list[dict[str, float]]) -> Trained:
+    """The runs as one batch, as on a GPU."""
+    cpu = jax.devices("cpu")[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lfiw.learning.group, "place_runs", lambda *_: [Shard(cpu, slice(0, 3))])
+        patch.setitem(COMPILER_OPTIONS, "gpu", COMPILER_OPTIONS["cpu"])
+        group = Group(make_config(SEEDS), SPEC, fake_devices("gpu", 1), scalars)
+    return train(group, ROWS)
+
+
+def test_options_are_known_to_the_compiler() -> None:
+    """Also those for a GPU, which a CPU ignores; an unknown name would raise."""
+    for options in (*COMPILER_OPTIONS.values(), DETERMINISTIC_OPTIONS):
+        assert jax.jit(lambda x: x + 1, compiler_options=options)(1.0) == 2.0
+
+
+@pytest.mark.parametrize(("platform", "deterministic"), [("cpu", False), ("gpu", True)])
+def test_devices_take_runs_that_go_alone_in_turn(platform: str, deterministic: bool) -> None:
+    devices = fake_devices(platform, 2)
+    config = replace(make_config(tuple(range(5))), deterministic=deterministic)
+    shards = place_runs(config, devices)
+    assert [shard.device.id for shard in shards] == [0, 1, 0, 1, 0]
+    assert [shard.runs for shard in shards] == [slice(run, run + 1) for run in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("num_runs", "num_devices", "bounds"),
+    [
+        (5, 1, [(0, 5)]),
+        (6, 2, [(0, 3), (3, 6)]),
+        (5, 2, [(0, 2), (2, 5)]),
+        (2, 4, [(0, 1), (1, 2)]),  # no device without a run
+    ],
+)
+def test_other_devices_take_equal_parts(
+    num_runs: int, num_devices: int, bounds: list[tuple[int, int]]
+) -> None:
+    shards = place_runs(make_config(tuple(range(num_runs))), fake_devices("gpu", num_devices))
+    assert [(shard.runs.start, shard.runs.stop) for shard in shards] == bounds
+    assert [shard.device.id for shard in shards] == list(range(len(bounds)))
+
+
+def test_a_run_in_a_group_equals_the_run_alone(together: Trained, alone: Trained) -> None:
+    group, single = together.group, alone.group
+    assert same_bits(group.states[1], single.states[0])
+    assert same_bits(together.metrics[1], alone.metrics[0])
+    assert same_bits(group.policies()[1], single.policies()[0])
+    assert same_bits(group.snapshots()[1], single.snapshots()[0])
+
+
+def test_runs_differ(together: Trained) -> None:
+    group, metrics, _ = together
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert not same_bits(group.states[one].agent, group.states[other].agent)
+        assert not same_bits(metrics[one], metrics[other])
+        assert not same_bits(group.policies()[one], group.policies()[other])
+
+
+def test_a_batch_of_runs_agrees_with_each_alone(together: Trained, batched: Trained) -> None:
+    group, metrics = together.group, together.metrics
+    (stacked,) = batched.group.states
+    for run in range(len(SEEDS)):
+        found = [array[run] for array in bits(stacked)]
+        for one, other in zip(found, bits(group.states[run]), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+        for name, value in metrics[run].items():
+            np.testing.assert_allclose(
+                batched.metrics[run][name], value, rtol=1e-3, atol=1e-5, err_msg=name
+            )
+
+
+def test_a_batch_is_handed_out_by_run(together: Trained, batched: Trained) -> None:
+    group, batch = together.group, batched.group
+    for found, expected in (
+        (batch.policies(), group.policies()),
+        (batch.snapshots(), group.snapshots()),
+    ):
+        assert len(found) == len(SEEDS)
+        for one, other in zip(found, expected, strict=True):
+            assert one.keys() == other.keys()
+            for name in one:
+                np.testing.assert_allclose(one[name], other[name], rtol=1e-3, atol=1e-5)
+    obs = np.zeros((1, SPEC.obs_size), np.float32)
+    assert NumpyPolicy(batch.policies()[2]).act(obs).shape == (1, SPEC.action_size)
+
+
+@pytest.mark.parametrize("kind", ["together", "batched"])
+def test_no_two_runs_share_their_draws(kind: str, request: pytest.FixtureRequest) -> None:
+    group: Group = request.getfixturevalue(kind).group
+    leaves = [np.atleast_2d(state.replay.base.tree[-1])[:, :200] for state in group.states]
+    # In the first phase's slots a priority other than the initial one marks a draw.
+    drawn = [set(np.flatnonzero(row != 1)) for row in np.concatenate(leaves)]
+    assert len(drawn) == len(SEEDS)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert 3 * BATCH < len(drawn[one]) <= 8 * BATCH
+        # With the same draws nearly all would be shared; by chance it is under one half.
+        assert len(drawn[one] & drawn[other]) < 0.7 * len(drawn[one])
+
+
+def test_runs_keep_their_own_rows(together: Trained, batched: Trained) -> None:
+    (stacked,) = batched.group.states
+    for run, state in enumerate(together.group.states):
+        np.testing.assert_array_equal(state.replay.base.ring.rows[:300], ROWS[run])
+        np.testing.assert_array_equal(stacked.replay.base.ring.rows[run, :300], ROWS[run])
+
+
+def test_former_states_give_their_memory_away(together: Trained, batched: Trained) -> None:
+    for state in together.former_states + batched.former_states:
+        assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state))
+
+
+@pytest.mark.parametrize("kind", ["together", "batched"])
+def test_a_group_comes_back_from_its_export(kind: str, request: pytest.FixtureRequest) -> None:
+    group: Group = request.getfixturevalue(kind).group
+    before = jax.device_get([bits(state) for state in group.states])
+    exported = group.export()
+    assert len(exported) == len(SEEDS)
+    ring_size = CAPACITY * SPEC.row_size
+    assert all(array.size < ring_size / 2 for run in exported for array in run.values())
+    group.states = jax.tree.map(jnp.zeros_like, group.states)
+    assert not same_bits(group.states, before)
+    group.restore(exported, list(ROWS), num_rows=300)
+    assert same_bits(group.states, before)
+    Team([group]).learn(
+        env_steps=300, updates=8
+    )  # it learns on, and the next test finds it as it was
+    assert not same_bits(group.states, before)
+    group.restore(exported, list(ROWS), num_rows=300)
+
+
+def test_rows_come_back_to_their_slots() -> None:
+    newest = np.array([[4.0], [5.0], [6.0]], np.float32)
+    # The last three of six rows went to slots 3, 0 and 1 of four.
+    np.testing.assert_array_equal(ring_rows(newest, 6, 4)[:, 0], [5.0, 6.0, 0.0, 4.0])
+    np.testing.assert_array_equal(ring_rows(newest, 3, 4)[:, 0], [4.0, 5.0, 6.0, 0.0])
+
+
+def test_a_state_of_another_shape_is_refused(together: Trained) -> None:
+    group = together.group
+    exported = group.export()
+    name = next(name for name, array in exported[0].items() if array.ndim == 2)
+    exported[0][name] = exported[0][name][:-1]
+    with pytest.raises(Damaged, match="checkpoint"):
+        group.restore(exported, list(ROWS), num_rows=300)

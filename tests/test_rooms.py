@@ -1,0 +1,102 @@
+"""The arrows of docs/architecture.md: which room may import which, and which know no jax."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lfiw
+
+PACKAGE = Path(lfiw.__file__).parent
+GROUND = {"types", "settings", "errors", "env_config", "machine", "wording", "torch"}
+DEVICE = ("networks", "ratio", "agents", "replay", "learning")
+HOST = ("acting", "runs", "results", "report")
+# Each room, and the rooms that it may import beside the ground and itself.
+ARROWS: dict[str, set[str]] = {
+    "ground": {"adapters"},
+    "networks": set(),
+    "ratio": {"networks"},
+    "agents": {"networks"},
+    "replay": {"networks", "ratio"},
+    "learning": {"networks", "agents", "replay"},
+    "acting": set(),
+    "runs": {"acting"},
+    "results": {"runs"},
+    "report": {"runs", "results"},
+    "training": {"learning", "agents", "replay", "acting", "runs"},
+    "cluster": {"learning", "acting", "runs", "training"},
+    "bench": {*DEVICE, "acting", "runs", "training"},
+    "paper": {*DEVICE, *HOST, "training", "cluster", "bench"},
+    "adapters": {"ratio", "replay"},
+    "cli": {*DEVICE, *HOST, "training", "cluster", "bench", "paper"},
+}
+MODULES = sorted(
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+)
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in ARROWS else "ground"
+
+
+def imports_of(module: str) -> set[str]:
+    """Modules of ours that a module imports, also inside functions, but not for types alone."""
+    path = PACKAGE.parent / Path(*module.split("."))
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and id(node) not in skipped:
+            found |= {f"{node.module}.{name.name}" for name in node.names}
+        elif isinstance(node, ast.Import) and id(node) not in skipped:
+            found |= {name.name for name in node.names}
+    return {name for name in found if name.startswith("lfiw.")}
+
+
+@pytest.mark.parametrize("room", ARROWS)
+def test_arrows(room: str) -> None:
+    modules = [module for module in MODULES if room_of(module) == room]
+    assert modules or room == "ground"
+    allowed = {"ground", room, *ARROWS[room]}
+    for module in modules:
+        if module in ("lfiw", "lfiw.__main__"):  # the doors, which open when used
+            continue
+        for imported in imports_of(module):
+            assert room_of(imported) in allowed, f"{module} imports {imported}"
+
+
+def test_every_folder_is_a_room() -> None:
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert folders == ARROWS.keys() - {"ground"}
+    files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
+    assert files <= GROUND
+
+
+def test_the_host_knows_no_jax() -> None:
+    """Nor does the ground, and `lfiw` starts without it."""
+    modules = [m for m in MODULES if room_of(m) in (*HOST, "ground") and m != "lfiw.torch"]
+    program = f"""
+import importlib, sys
+for module in {[*modules, "lfiw.cli"]!r}:
+    if module != "lfiw.__main__":
+        importlib.import_module(module)
+        assert "jax" not in sys.modules, module
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_only_the_cluster_room_imports_ray() -> None:
+    for module in MODULES:
+        source = (PACKAGE.parent / Path(*module.split("."))).with_suffix(".py")
+        if source.is_file() and room_of(module) != "cluster":
+            assert "import ray\n" not in source.read_text(), module

@@ -1,0 +1,143 @@
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from lfiw.runs.layout import short_names
+from lfiw.training.progress import Progress, live_table, return_text, show_progress
+from lfiw.wording import duration
+
+
+def training(**changes: object) -> Progress:
+    progress = Progress("sac-lfiw", total_env_steps=2000, num_runs=2)
+    for name, value in changes.items():
+        setattr(progress, name, value)
+    return progress
+
+
+def evaluate(progress: Progress, env_steps: int, *returns: float) -> None:
+    for seed, value in enumerate(returns):
+        row = {"kind": "eval", "seed": seed, "env_steps": env_steps, "return_mean": value}
+        progress.on_row(row)
+
+
+def turns(count: int, *actions: Callable[[], object]) -> Callable[[], bool]:
+    """Says yes `count` times, doing something each time."""
+    todo = list(actions)
+    left = iter(range(count))
+
+    def running() -> bool:
+        if todo:
+            todo.pop(0)()
+        return next(left, None) is not None
+
+    return running
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59.9, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (3720, "1 h 02 min")],
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def shown(progress: Progress) -> list[tuple[int, str]]:
+    return [(one.env_steps, return_text(progress, one)) for one in progress.evaluations]
+
+
+def test_returns_of_different_evaluations_are_never_mixed() -> None:
+    progress = training()
+    evaluate(progress, 500, 1000.0)
+    assert shown(progress) == []
+    evaluate(progress, 500, 1000.0, 3000.0)
+    evaluate(progress, 1000, 5000.0)
+    assert shown(progress) == [(500, "2,000 ± 1,000")]
+    progress.on_row({"kind": "failed eval", "seed": 1, "env_steps": 1000, "faults": ["a"]})
+    assert shown(progress)[1:] == [(1000, "5,000")]
+    evaluate(progress, 1500, 7000.0)
+    progress.on_row({"kind": "stopped", "seed": 1, "env_steps": 1500, "reason": "b"})
+    assert shown(progress) == [(500, "1,000"), (1000, "5,000"), (1500, "7,000")]
+    assert progress.under_way == {}
+
+
+def test_plain_lines_where_there_is_no_terminal() -> None:
+    """One line when all seeds have had an evaluation, and none twice. Of evaluations before the
+    run went on, the newest."""
+    progress = training()
+    evaluate(progress, 400, 8.0, 8.0)
+    evaluate(progress, 600, 9.0, 9.0)
+    out = io.StringIO()
+    running = turns(
+        3,
+        lambda: evaluate(progress, 1000, 1.0),
+        lambda: evaluate(progress, 1000, 1.0, 3.0),
+        lambda: None,
+        lambda: (evaluate(progress, 1500, 4.0, 4.0), evaluate(progress, 2000, 5.0, 5.0)),
+    )
+    show_progress(lambda: "Ant-v5", [progress], running, Console(file=out))
+    assert out.getvalue().splitlines() == [
+        "sac-lfiw: 600 of 2,000 steps, return 9 ± 0",
+        "sac-lfiw: 1,000 of 2,000 steps, return 2 ± 1",
+        "sac-lfiw: 1,500 of 2,000 steps, return 4 ± 0",
+        "sac-lfiw: 2,000 of 2,000 steps, return 5 ± 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [
+        (["runs/Ant-v5/sac-lfiw"], ["sac-lfiw"]),
+        (["runs/Ant-v5/sac-lfiw", "runs/Ant-v5/td3-per"], ["sac-lfiw", "td3-per"]),
+        (["runs/Ant-v5/sac-lfiw", "runs/B/td3-per"], ["Ant-v5/sac-lfiw", "B/td3-per"]),
+        (["one/B/sac-lfiw", "./two/B/sac-lfiw"], ["one/B/sac-lfiw", "two/B/sac-lfiw"]),
+        (["B/sac-per", "B/sac-per/added/seed-5"], ["sac-per", "sac-per/added/seed-5"]),
+    ],
+)
+def test_names_tell_folders_apart(folders: list[str], names: list[str]) -> None:
+    assert short_names([Path(folder) for folder in folders]) == names
+    absolute = [Path(folder).absolute() for folder in folders[:1]]
+    assert short_names([*absolute, *map(Path, folders[1:])]) == names
+
+
+def test_groups_of_one_name_are_told_apart() -> None:
+    first, second = training(), training()
+    out = io.StringIO()
+    evaluations = (
+        lambda: evaluate(first, 1000, 1.0, 3.0),
+        lambda: evaluate(second, 1000, 5.0, 5.0),
+    )
+    running = turns(2, *evaluations)
+    show_progress(lambda: "Ant-v5", [first, second], running, Console(file=out))
+    assert [line.rpartition("return ")[2] for line in out.getvalue().splitlines()] == [
+        "2 ± 1",
+        "5 ± 0",
+    ]
+
+
+def test_live_table_on_a_terminal() -> None:
+    progress = training(env_steps=1500, updates=500, state="training")
+    evaluate(progress, 1000, 1.0, 3.0)
+    console = Console(width=150, record=True, file=io.StringIO())
+    console.print(live_table("Ant-v5", [progress], 321.0, 75.0))
+    text = console.export_text()
+    for words in ("Ant-v5: 321 steps/s", "1 min 15 s left", "1,500 / 2,000", "2 ± 1", "training"):
+        assert words in text
+    out = io.StringIO()
+    terminal = Console(file=out, force_terminal=True, width=150)
+    show_progress(lambda: "Ant-v5", [progress], turns(1), terminal)
+    assert "1,500 / 2,000" in out.getvalue()
+
+
+def test_troubles_are_shown() -> None:
+    progress = training(num_runs=2, state="training")
+    evaluate(progress, 100, 5.0, 7.0)
+    progress.on_row({"kind": "train", "seed": 0, "env_steps": 100, "faults": ["a", "b"]})
+    progress.on_row({"kind": "stopped", "seed": 1, "env_steps": 200, "reason": "c"})
+    console = Console(file=io.StringIO(), width=200)
+    console.print(live_table("Point", [progress], 0.0, None))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "training, 2 faults, seed 1 stopped" in text
+    assert shown(progress) == [(100, "5")]

@@ -1,0 +1,206 @@
+"""A run that was killed and resumed ends with the bits of one that was not."""
+
+import json
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from trainings import ENV, HANG_GUARD, command, contents, kill_in_training, rows, train_command
+
+import lfiw
+from lfiw.errors import InputError, RunError
+from lfiw.learning.saved_state import ring_counter, saved_array
+from lfiw.results.curves import read_curves
+from lfiw.runs.checkpoint import list_checkpoints
+from lfiw.runs.config_file import write_config
+from lfiw.runs.evaluate import evaluate_run
+from lfiw.training.folder import check_disk
+from lfiw.training.resume import resume
+
+
+def test_killed_again_and_again_the_run_ends_the_same(tmp_path: Path) -> None:
+    whole = train_command(tmp_path / "whole")
+    output, _ = whole.communicate(timeout=HANG_GUARD)
+    assert whole.returncode == 0, output
+    folder = tmp_path / "killed" / "environments-make_point"
+    rng = random.Random(0)
+    process = train_command(tmp_path / "killed")
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        kill_in_training(process, folder, number, rng)
+        process = command("resume", str(folder))
+    output, _ = process.communicate(timeout=HANG_GUARD)
+    assert process.returncode == 0, output
+    expected = tmp_path / "whole" / "environments-make_point"
+    methods = sorted(path.name for path in expected.iterdir())
+    assert methods == ["sac-lfiw", "td3-lfiw"]
+    for method in methods:
+        assert rows(folder / method) == rows(expected / method), method
+        assert contents(folder / method) == contents(expected / method), method
+
+
+SETTINGS = {
+    **{"learning_starts": 50, "random_env_steps": 50, "batch_size": 16, "env_steps": 200},
+    **{"agent.hidden_sizes": (8, 8), "phase_env_steps": 50, "updates_per_call": 10},
+    **{"eval_every_env_steps": 100, "eval_episodes": 1},
+}
+
+
+def train(out: Path, replay: str = "uniform", **settings: Any) -> Path:
+    return lfiw.train(ENV, "sac", replay, out=out, quiet=True, **SETTINGS | settings).folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("finished"))
+
+
+def test_extended_run_goes_on(finished: Path) -> None:
+    before, snapshots = rows(finished), snapshots_of(finished)
+    resume([finished], env_steps=300, quiet=True)
+    after = rows(finished)
+    assert after[: len(before)] == before
+    assert after[-1]["env_steps"] == 300
+    config = json.loads((finished / "config.json").read_text())["config"]
+    assert (config["env_steps"], config["schedule_env_steps"]) == (300, 200)
+    retaken = snapshots_of(finished)  # step 200 is at two thirds now
+    assert snapshots.keys() == retaken.keys() == {20, 40, 60, 80, 100}
+    assert [p for p in snapshots if retaken[p] != snapshots[p]] == [80, 100]
+
+
+def snapshots_of(run: Path) -> dict[int, bytes]:
+    files = sorted(run.glob("snapshots/*/seed-0.safetensors"))
+    return {int(file.parent.name): file.read_bytes() for file in files}
+
+
+def test_snapshots_that_an_extended_run_has_not_reached_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the old end would be taken for the new one."""
+
+    def fail(*_: Any) -> None:
+        raise RunError("pulled the plug")
+
+    run = train(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("lfiw.training.member.Member.finish_phase", fail)
+        with pytest.raises(RunError, match="pulled the plug"):
+            resume([run], env_steps=400, quiet=True)
+    assert list(snapshots_of(run)) == [20, 40]  # step 200 is half of the way now
+    resume([run], quiet=True)
+    assert list(snapshots_of(run)) == [20, 40, 60, 80, 100]
+
+
+def test_extended_ring_goes_on_where_it_ended(finished: Path) -> None:
+    """The first 200 rows filled their ring, so its head was back at slot 0; in the ring of the
+    extended run it must stand behind them, or empty slots would be drawn."""
+    resume([finished], env_steps=360, quiet=True)
+    newest = list_checkpoints(finished)[0] / "seed-0.safetensors"
+    arrays = load_file(newest)
+    assert arrays["learner.replay.size"] == 360
+    assert arrays["learner.replay.head"] == 0  # 360 rows in 360 slots
+    restored = [ring_counter(f"replay.{name}", 200, 360) for name in ("head", "size")]
+    assert restored == [200, 200]
+    assert [ring_counter(f"replay.{name}", 500, 360) for name in ("head", "size")] == [140, 360]
+
+
+def everything(run: Path) -> dict[str, bytes]:
+    files = [path for path in run.rglob("*") if path.is_file()]
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+def test_finished_run_is_left_alone(finished: Path) -> None:
+    before = everything(finished)
+    (run,) = resume([finished], quiet=True)
+    assert run.folder == finished
+    assert everything(finished) == before
+
+
+def test_seeds_are_added(finished: Path, tmp_path: Path) -> None:
+    """They are those of a run of their own, every command sees them, and the files of the seeds
+    that were there stay as they are. Adding them again changes nothing."""
+    run = train(tmp_path / "run")
+    before = everything(run)
+    resume([run], seeds=(0, 5, 3), quiet=True)
+    after = everything(run)
+    assert {name: content for name, content in after.items() if "added/" not in name} == before
+    alone = train(tmp_path / "alone", seeds=(3, 5))
+    for seed in (3, 5):
+        added, own = lfiw.load_policy(run, seed), lfiw.load_policy(alone, seed)
+        assert added.arrays.keys() == own.arrays.keys()
+        for name, array in added.arrays.items():
+            np.testing.assert_array_equal(array, own.arrays[name])
+    assert read_curves(run).seeds == (0, 3, 5)
+    assert [row["seed"] for row in evaluate_run(run, episodes=1)] == [0, 5, 3]
+    resume([tmp_path / "run"], seeds=(3, 5), quiet=True)
+    assert everything(run) == after
+
+
+def test_prioritised_run_is_extended_beyond_its_ring(tmp_path: Path) -> None:
+    """The priorities stay at their slots; the sums above them are those of the larger tree."""
+    run = train(tmp_path, "per")
+    name = "learner.replay.tree[1]"
+    before = load_file(list_checkpoints(run)[0] / "seed-0.safetensors")[name]
+    assert before.shape == (256,) and np.all(before[:200] > 0) and np.all(before[200:] == 0)
+    resume([run], env_steps=400, quiet=True)
+    arrays = load_file(list_checkpoints(run)[0] / "seed-0.safetensors")
+    assert arrays[name].shape == (512,) and np.all(arrays[name][:400] > 0)
+    sums = arrays[name].reshape(-1, 128).sum(axis=1)
+    np.testing.assert_allclose(arrays["learner.replay.tree[0]"][:4], sums, rtol=1e-5)
+    assert rows(run)[-1]["env_steps"] == 400
+
+
+def test_sum_tree_grows_also_by_a_level() -> None:
+    leaves = np.where(np.arange(16_384) < 16_300, 1.0, 0.0).astype(np.float32)
+    saved = {"replay.tree[0]": leaves.reshape(-1, 128).sum(axis=1), "replay.tree[1]": leaves}
+    grown = [saved_array(f"replay.tree[{level}]", saved, 20_000) for level in range(3)]
+    assert [level.shape for level in grown] == [(128,), (256,), (20_096,)]
+    assert [float(level.sum()) for level in grown] == [16_300] * 3
+    np.testing.assert_array_equal(grown[0][:2], [16_300, 0])
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value", "words"),
+    [
+        ("versions", "numpy", "1.0", r"versions.numpy 1\.0 then"),
+        ("hardware", "cpu", "another", "hardware.cpu another then"),
+        ("config", "batch_size", 17, "config.batch_size 16 then, 17 now"),
+        ("config", "seeds", [0, 1], r"config.seeds \[0\] then, \[0, 1\] now"),
+    ],
+)
+def test_other_conditions_are_refused_with_the_list(
+    finished: Path, part: str, name: str, value: Any, words: str
+) -> None:
+    path = finished / "config.json"
+    original = path.read_text()
+    content = json.loads(original)
+    content[part][name] = value
+    write_config(finished, content)
+    with pytest.raises(InputError, match=words):
+        resume([finished], quiet=True)
+    if part != "config":
+        resume([finished], allow_inexact=True, quiet=True)
+    path.write_text(original)
+
+
+def test_damaged_configuration_is_refused(finished: Path) -> None:
+    path = finished / "config.json"
+    original = path.read_text()
+    path.write_text(original.replace('"command": [', '"command": ["x", '))
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        resume([finished], quiet=True)
+    path.write_text(original)
+
+
+def test_a_shorter_run_cannot_be_asked_for(finished: Path) -> None:
+    with pytest.raises(InputError, match="less than"):
+        resume([finished], env_steps=10, quiet=True)
+
+
+def test_disk_that_cannot_hold_the_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot fit"):
+        check_disk(10**18, [tmp_path / "not" / "there" / "yet"])
+    check_disk(1, [tmp_path])
