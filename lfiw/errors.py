@@ -14,4 +14,4 @@ class RunError(RuntimeError):
 
 
 class Damaged(RunError):
-    """A file of a run folder is not what was written there."""
+    """A file of a method folder is not what was written there."""

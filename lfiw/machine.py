@@ -1,4 +1,4 @@
-"""Facts about this machine and what is installed on it. No jax here."""
+"""Facts about this machine and what is installed on it."""
 
 from __future__ import annotations
 

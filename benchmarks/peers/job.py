@@ -1,4 +1,4 @@
-"""The job that every library is given, and how its progress comes back. No jax here."""
+"""The job that every library is given, and how its progress comes back."""
 
 from __future__ import annotations
 

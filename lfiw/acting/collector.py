@@ -1,4 +1,4 @@
-"""The host side of collecting and evaluating: which worker steps which run. No jax here."""
+"""The host side of collecting and evaluating: which worker steps which run."""
 
 from __future__ import annotations
 

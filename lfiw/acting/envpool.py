@@ -1,4 +1,4 @@
-"""Environments of EnvPool with the interface of Gymnasium. No jax here.
+"""Environments of EnvPool with the interface of Gymnasium.
 
 EnvPool steps MuJoCo in C++, in a thread of its own, with the MuJoCo that it brings. It imports
 jax where that is installed, but starts none of its devices.

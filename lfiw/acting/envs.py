@@ -1,4 +1,4 @@
-"""Environments: made by id or factory, checked, with actions in [-1, 1]. No jax here."""
+"""Environments: made by id or factory, checked, with actions in [-1, 1]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole episodes of a policy, without noise: how good it is. No jax here."""
+"""Whole episodes of a policy, without noise: how good it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with environments and is survived, and how often it may. No jax here."""
+"""What goes wrong with environments and is survived, and how often it may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stepping environments with a numpy policy. No jax here."""
+"""Stepping environments with a numpy policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker does: the environments that it holds, and its methods. No jax here."""
+"""What a worker does: the environments that it holds, and its methods."""
 
 from __future__ import annotations
 

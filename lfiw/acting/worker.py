@@ -1,4 +1,4 @@
-"""Worker processes, and the same work in this process. No jax here.
+"""Worker processes, and the same work in this process.
 
 A worker is started as `python -m lfiw.acting.worker`, not forked, so the caller needs no
 `__main__` guard and no thread of jax is ever copied.

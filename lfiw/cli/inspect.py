@@ -50,10 +50,10 @@ def type_owner(config: Any, name: str) -> type[Any]:
 
 @dataclass
 class Evaluate:
-    """Run deterministic episodes with the trained policies of a run folder."""
+    """Run deterministic episodes with the trained policies of a method folder."""
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A run folder."""
+    """A method folder."""
     episodes: int = 10
     """Episodes for each policy."""
     seed: int | None = None
@@ -88,7 +88,7 @@ class Plot:
     """Draw learning curves: mean over seeds, shaded standard deviation, a line per method."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
-    """Run folders, stored results, or folders that hold some."""
+    """Method folders, stored results, or folders that hold some."""
     out: Path = Path("curves.png")
     """The picture: .png, .pdf or .svg."""
     smooth: int = 1
@@ -102,7 +102,7 @@ class Plot:
         from lfiw.results.plot import check_picture, plot_curves
 
         if not self.runs:
-            raise InputError("Name at least one run folder.")
+            raise InputError("Name at least one method folder.")
         check_picture(self.out)
         names = split_names(self.methods, "--methods")
         curves = [method.curves for method in read_methods(self.runs, names, say_note)]
@@ -116,7 +116,7 @@ class Report:
     """Write a report: a page with interactive curves and tables, and all of it as files."""
 
     sources: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")]
-    """Run folders, stored results, or folders that hold some."""
+    """Method folders, stored results, or folders that hold some."""
     out: Path = Path("report")
     """The folder for index.html, which opens from disk, and figures and tables beside it."""
     methods: str | None = None
@@ -135,7 +135,7 @@ class Record:
     """Record one deterministic episode as a video, without a screen."""
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A run folder."""
+    """A method folder."""
     seed: int = 0
     """The training seed whose policy acts."""
     episode_seed: int = 0

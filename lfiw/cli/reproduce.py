@@ -24,7 +24,7 @@ class Reproduce:
     scale: str = "smoke"
     """smoke: minutes on two cores; small: a tenth of the paper's steps; paper: the real thing."""
     out: Path | None = None
-    """Where run folders, tables and figures go (default: runs/reproduce-SCALE)."""
+    """Where method folders, tables and figures go (default: runs/reproduce-SCALE)."""
     tasks: str | None = None
     """Only these tasks, separated by commas, such as Hopper-v5."""
     methods: str | None = None
@@ -32,13 +32,13 @@ class Reproduce:
     seeds: str | None = None
     """Exactly these seeds, separated by commas."""
     runs: tuple[Path, ...] = ()
-    """Train nothing; analyse these finished run folders, or folders that hold some."""
+    """Train nothing; analyse these finished method folders, or folders that hold some."""
     workers: int | None = None
     """As for train."""
     devices: str | None = None
     """As for train."""
     ray: Annotated[str | None, tyro.conf.arg(metavar="[ADDRESS]")] = None
-    """As for train; each run folder is a task."""
+    """As for train; each method folder is a task."""
     gpus_per_group: float | None = None
     """As for train."""
     cpus_per_group: int | None = None

@@ -23,7 +23,7 @@ class Add:
     """Merge finished runs into the stored results, and rebuild their tables and report."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
-    """Run folders, or folders that hold some."""
+    """Method folders, or folders that hold some."""
     results: Path = Path("results")
     """The store."""
     commit: str | None = None
@@ -33,7 +33,7 @@ class Add:
 
     def run(self, console: Console) -> None:
         if not self.runs:
-            raise InputError("Name at least one run folder.")
+            raise InputError("Name at least one method folder.")
         from lfiw.report import write_report
 
         written = add_runs(self.runs, self.results, self.commit, self.unfinished)

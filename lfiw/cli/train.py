@@ -57,9 +57,9 @@ class Train:
     preset: str = "default"
     """default: good sample efficiency; paper: the paper's loop and numbers."""
     out: Path = Path("runs")
-    """Where the run folders go: OUT/ENV/AGENT-REPLAY[-LABEL]."""
+    """Where the method folders go: OUT/ENV/AGENT-REPLAY[-LABEL]."""
     label: str = ""
-    """Appended to the names of the run folders."""
+    """Appended to the names of the method folders."""
     workers: int | None = None
     """Processes that step environments, for each method; 0: in this process (default: one
     per core)."""
@@ -135,7 +135,7 @@ class Resume:
     """Go on with runs where they were stopped or killed, to the same bits on the same machine."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
-    """Run folders, or folders that hold some."""
+    """Method folders, or folders that hold some."""
     env_steps: str | None = None
     """Extend the runs to this many environment steps; schedules stay at their end values."""
     seeds: str | None = None
@@ -152,7 +152,7 @@ class Resume:
         from lfiw.training.resume import resume
 
         if not self.runs:
-            raise InputError("Name at least one run folder.")
+            raise InputError("Name at least one method folder.")
         done = resume(
             self.runs,
             env_steps=None if self.env_steps is None else parse("--env-steps", self.env_steps, int),
@@ -169,16 +169,16 @@ class Verify:
     """Check every file of runs against its hash, and say from where a resume would go on."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
-    """Run folders, or folders that hold some."""
+    """Method folders, or folders that hold some."""
 
     def run(self, console: Console) -> None:
-        from lfiw.runs.layout import find_runs, parts_of
+        from lfiw.runs.layout import find_folders, parts_of
         from lfiw.runs.verify import verify_run
 
         if not self.runs:
-            raise InputError("Name at least one run folder.")
+            raise InputError("Name at least one method folder.")
         damaged = 0
-        for folder in [part for run in find_runs(self.runs) for part in parts_of(run)]:
+        for folder in [part for run in find_folders(self.runs) for part in parts_of(run)]:
             problems, outcome = verify_run(folder)
             damaged += len(problems)
             for line in (*problems, outcome):

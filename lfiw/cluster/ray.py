@@ -24,7 +24,7 @@ OBJECT_STORE_BYTES = 100 * 2**20  # nothing but small settings passes through it
 ANSWER_SECONDS = 10.0
 GPU_SHARE = 0.5  # two groups on a GPU: one learns while the other collects
 GPU_MEMORY_SHARE = 0.9  # of a group's part of a GPU; the rest is for the driver's own
-# A dying process holds its run folder until the system, or a file server's lease, frees it.
+# A dying process holds its method folder until the system, or a file server's lease, frees it.
 LOCK_PATIENCE_SECONDS = 120.0
 
 Node = Mapping[str, float]  # what a node has in all: CPU, GPU, memory
@@ -171,8 +171,8 @@ def train_group(
     workers: int | None,
     command: Sequence[str],
 ) -> None:
-    """The task: begin a run folder or go on with it, on this node, within the share."""
-    sys.argv = list(command)  # which a run folder records
+    """The task: begin a method folder or go on with it, on this node, within the share."""
+    sys.argv = list(command)  # which a method folder records
     os.environ.update(process_settings(share))
     from rich.console import Console
 
@@ -203,7 +203,7 @@ def process_settings(share: Share) -> dict[str, str]:
 
 
 def lock_time(run: Path) -> int:
-    """Changes when a task takes up the run folder: so it is known to have started."""
+    """Changes when a task takes up the method folder: so it is known to have started."""
     try:
         return (run / LOCK).stat().st_mtime_ns
     except OSError:

@@ -29,7 +29,7 @@ from lfiw.cluster.task import DONE, FAILED, TRAINING, WAITING, Group
 from lfiw.errors import InputError, RunError
 from lfiw.learning.config import TrainConfig, check, warnings
 from lfiw.learning.learner import state_bytes
-from lfiw.runs.layout import run_folder
+from lfiw.runs.layout import method_folder
 from lfiw.settings import conformed
 from lfiw.training.folder import Training, check_disk, refuse_twins
 from lfiw.training.progress import show_progress
@@ -57,7 +57,7 @@ def train_sweep(
     configs = [conformed(config) for config in configs]
     for config in configs:
         check(config)
-    runs = [Training(run_folder(out, c.env.id, c.method, label), c) for c in configs]
+    runs = [Training(method_folder(out, c.env.id, c.method, label), c) for c in configs]
     run_sweep(runs, cluster, workers, Console(quiet=quiet, stderr=True, markup=False))
     return runs
 
@@ -65,7 +65,7 @@ def train_sweep(
 def run_sweep(
     runs: Sequence[Training], cluster: ClusterConfig, workers: int | None, console: Console
 ) -> None:
-    """Bring all run folders to their end; raises a sentence for each that failed."""
+    """Bring all method folders to their end; raises a sentence for each that failed."""
     refuse_twins([run.folder for run in runs])
     for run in runs:
         if is_begun(run.folder):

@@ -1,4 +1,4 @@
-"""One run folder of a sweep: its task, and what its files tell of it from anywhere."""
+"""One method folder of a sweep: its task, and what its files tell of it from anywhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_complete(run: Training) -> bool:
 
 @dataclass
 class Group:
-    """A run folder on its way: its task, if it has one, and what is known of it."""
+    """A method folder on its way: its task, if it has one, and what is known of it."""
 
     run: Training
     share: Share = field(init=False)

@@ -179,7 +179,7 @@ def config_to_json(config: TrainConfig) -> dict[str, Any]:
 
 
 def config_from_json(values: dict[str, Any]) -> TrainConfig:
-    """The config of a run folder; raises a sentence where it is not one of ours."""
+    """The config of a method folder; raises a sentence where it is not one of ours."""
 
     def part(name: str, registry: dict[str, type[Any]], what: str) -> Any:
         given = values.get(name)

@@ -88,7 +88,7 @@ def refitted_logits(config: TrainConfig, fitted_on: Pairs, tested_on: Pairs, upd
 
 
 def ratio_accuracy(run: Training, seed: int, num_pairs: int, refit_updates: int) -> dict[str, Any]:
-    """Of one seed of a run folder with LFIW."""
+    """Of one seed of a method folder with LFIW."""
     fitted_on = collect_pairs(run, seed, seed + FITTED_ON, num_pairs)
     tested_on = collect_pairs(run, seed, seed + TESTED_ON, num_pairs)
     ratio = load_snapshot(run.folder, SNAPSHOT_PERCENTS[-1], seed).network("ratio")

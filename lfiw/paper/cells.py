@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.learning.config import TrainConfig, make_config
-from lfiw.runs.layout import run_folder
+from lfiw.runs.layout import method_folder
 from lfiw.settings import override, walk
 from lfiw.training.folder import Training
 
@@ -41,7 +41,7 @@ COUNTED_IN_UNITS = {"agent.hidden_sizes", "replay.hidden_sizes"}
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one task; all its seeds are one run folder."""
+    """One method on one task; all its seeds are one method folder."""
 
     task: str
     agent: str
@@ -113,7 +113,9 @@ def config_of(cell: Cell, scale: Scale) -> TrainConfig:
 
 def run_of(cell: Cell, config: TrainConfig, out: Path) -> Training:
     """Where the cell's run is, or will be: experiments with the same cell share it."""
-    return Training(run_folder(out, cell.task, f"{cell.agent}-{cell.replay}", cell.label), config)
+    return Training(
+        method_folder(out, cell.task, f"{cell.agent}-{cell.replay}", cell.label), config
+    )
 
 
 @dataclass(frozen=True)

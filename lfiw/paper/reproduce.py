@@ -19,7 +19,7 @@ from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, run_of
 from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.paper.workload import measure
 from lfiw.runs.config_file import read_config
-from lfiw.runs.layout import find_runs, snapshot_file
+from lfiw.runs.layout import find_folders, snapshot_file
 from lfiw.runs.read import live_seeds, read_metrics
 from lfiw.training.folder import Training
 from lfiw.training.jobs import Job
@@ -151,7 +151,7 @@ class Reproduction:
             raise InputError(f"{name} trains nothing: there are no runs to analyse.")
         runs = [
             Training(folder, config_from_json(read_config(folder)["config"]))
-            for folder in find_runs(folders)
+            for folder in find_folders(folders)
         ]
         return self.analyse(name, runs)
 
@@ -200,7 +200,7 @@ class Reproduction:
 
     def analyse(self, name: str, runs: Sequence[Training]) -> list[Path]:
         if runs:
-            self.console.print(f"Analysing {count(len(runs), 'run folder')}", highlight=False)
+            self.console.print(f"Analysing {count(len(runs), 'method folder')}", highlight=False)
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             return EXPERIMENTS[name].analyse(Study(name, self.scale, self.out, runs))

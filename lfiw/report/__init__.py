@@ -1,4 +1,4 @@
-"""`lfiw report`: one page, figures and tables from run folders and stored results. No jax here."""
+"""`lfiw report`: one page, figures and tables from method folders and stored results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write_report(
     a folder; the page first."""
     folder = Path(out)
     if (folder / CONFIG).is_file():
-        raise InputError(f"{out} is a run folder: choose another one for the report.")
+        raise InputError(f"{out} is a method folder: choose another one for the report.")
     methods = read_methods(sources, names, note)
     summary = summarise(methods)
     texts = make_texts(methods, summary)

@@ -1,4 +1,4 @@
-"""The numbers of a report as CSV. No jax here."""
+"""The numbers of a report as CSV."""
 
 from __future__ import annotations
 

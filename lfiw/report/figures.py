@@ -1,4 +1,4 @@
-"""The figures of a report for print: curves, diagnostics and profiles. No jax here."""
+"""The figures of a report for print: curves, diagnostics and profiles."""
 
 from __future__ import annotations
 

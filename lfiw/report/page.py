@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file with everything inside. No jax here."""
+"""The page of a report: one HTML file with everything inside."""
 
 from __future__ import annotations
 

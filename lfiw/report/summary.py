@@ -1,4 +1,4 @@
-"""The numbers of a report: each method on each task, and all tasks together. No jax here."""
+"""The numbers of a report: each method on each task, and all tasks together."""
 
 from __future__ import annotations
 

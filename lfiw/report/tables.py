@@ -1,4 +1,4 @@
-"""The tables of a report. No jax here."""
+"""The tables of a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning curves read from run folders, and the numbers that sum them up. No jax here."""
+"""Learning curves read from method folders, and the numbers that sum them up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FINAL_EVALUATIONS = 10
 
 @dataclass(frozen=True)
 class Curves:
-    """Evaluation returns of all seeds of one run folder."""
+    """Evaluation returns of all seeds of one method folder."""
 
     env: str
     agent: str

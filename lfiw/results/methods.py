@@ -1,4 +1,4 @@
-"""Results read back, from run folders and from the store below `results/`. No jax here.
+"""Results read back, from method folders and from the store below `results/`.
 
 A store's folder holds one task: `curves.csv`, a row per method, seed and evaluation, and
 `METHOD.json` with what was recorded of each method.
@@ -19,7 +19,7 @@ import numpy as np
 from lfiw.errors import InputError, NothingYet
 from lfiw.results.curves import Curves, column, make_curves
 from lfiw.runs.config_file import read_config_file
-from lfiw.runs.layout import parts_of, runs_below
+from lfiw.runs.layout import folders_below, parts_of
 from lfiw.runs.read import read_metrics, stopped_seeds
 from lfiw.runs.rows import Row
 from lfiw.wording import nearest, one_line
@@ -118,7 +118,7 @@ def read_methods(
     names: Sequence[str] = (),
     note: Callable[[str], None] = lambda sentence: None,
 ) -> list[Method]:
-    """The named methods, or all, of the run folders and stores at or below the paths, in the
+    """The named methods, or all, of the method folders and stores at or below the paths, in the
     paper's order. `note` is told of runs without an evaluation, which are left out."""
     if not paths:
         raise InputError("Name at least one folder with runs or results.")
@@ -177,13 +177,13 @@ def _by_numbers(text: str) -> list[tuple[str, float]]:
 
 
 def _sources(path: Path) -> list[Path]:
-    """Run folders and the curves of stores at or below a path."""
+    """Method folders and the curves of stores at or below a path."""
     if not path.exists():
         raise InputError(f"{path} does not exist.")
-    found = runs_below(path)
+    found = folders_below(path)
     found += sorted(path.glob(f"**/{CURVES_FILE}"))
     if not found:
-        raise InputError(f"{path} holds neither run folders nor stored results.")
+        raise InputError(f"{path} holds neither method folders nor stored results.")
     return found
 
 
@@ -193,7 +193,7 @@ def _read_run(folder: Path) -> Method:
 
 
 def evaluation_rows(folder: Path, names: Sequence[str] = DIAGNOSTICS) -> Iterator[Row]:
-    """The evaluations of a run folder, each with the diagnostics of the phase before it."""
+    """The evaluations of a method folder, each with the diagnostics of the phase before it."""
     latest: dict[int, Row] = {}
     stopped = stopped_seeds(folder)
     for row in [row for part in parts_of(folder) for row in read_metrics(part)]:

@@ -1,4 +1,4 @@
-"""Learning curves as a picture. No jax here."""
+"""Learning curves as a picture."""
 
 from __future__ import annotations
 

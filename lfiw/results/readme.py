@@ -1,4 +1,4 @@
-"""The tables of a store's README.md, and the commands that keep it. No jax here."""
+"""The tables of a store's README.md, and the commands that keep it."""
 
 from __future__ import annotations
 

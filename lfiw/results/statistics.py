@@ -1,4 +1,4 @@
-"""Statistics over runs and tasks, in rliable's words. No jax here.
+"""Statistics over runs and tasks, in rliable's words.
 
 Scores are one array per task, [..., N] with the N runs of that task last; leading axes are
 independent samples, so that all resamples of a bootstrap are one call.

@@ -1,4 +1,4 @@
-"""Adding runs to the store of results, some methods and tasks at a time. No jax here.
+"""Adding runs to the store of results, some methods and tasks at a time.
 
 `lfiw.results` says what a store holds. A method's seeds are its cells: one that is added again is
 replaced, all others stay.
@@ -17,7 +17,7 @@ from lfiw.errors import InputError
 from lfiw.results.methods import AGE_COLUMNS, CURVES_FILE, evaluation_rows, task_name
 from lfiw.runs.config_file import read_config, read_config_file, seeds_of
 from lfiw.runs.files import make_parent, write_json, write_whole
-from lfiw.runs.layout import find_runs, parts_of, safe_name
+from lfiw.runs.layout import find_folders, parts_of, safe_name
 from lfiw.runs.read import read_metrics, stopped_seeds
 from lfiw.wording import one_line
 
@@ -27,7 +27,7 @@ DIAGNOSTICS = (
 )
 EVALUATION = ("return_mean", "return_std", "length_mean")
 COLUMNS = ("env", "method", "seed", "env_steps", *EVALUATION, *DIAGNOSTICS)
-# What is kept of a run folder's config.json beside the configuration.
+# What is kept of a method folder's config.json beside the configuration.
 RECORDED = ("updates_in_call", "placement", "team", "versions", "hardware")
 
 Table = list[dict[str, Any]]  # rows of curves.csv; their numbers are text once stored
@@ -39,9 +39,9 @@ def add_runs(
     commit: str | None = None,
     unfinished: bool = False,
 ) -> list[Path]:
-    """Merge finished run folders into the store, with `unfinished` also those that were cut
+    """Merge finished method folders into the store, with `unfinished` also those that were cut
     short; returns the files written. Nothing is written unless all can be added."""
-    runs = find_runs(paths)
+    runs = find_folders(paths)
     additions = [read_addition(run, commit, unfinished) for run in runs]
     tables: dict[Path, Table] = {}
     records: dict[Path, dict[str, Any]] = {}
@@ -75,7 +75,7 @@ def add_runs(
 def read_addition(
     run: Path, commit: str | None, unfinished: bool = False
 ) -> tuple[dict[str, Any], Table]:
-    """What a run folder contributes: its record and its rows."""
+    """What a method folder contributes: its record and its rows."""
     content = read_config(run)
     config = content["config"]
     names = {"env": config["env"]["id"], "method": one_line(run.resolve().name)}

@@ -1,4 +1,4 @@
-"""A table, as HTML and as Markdown. No jax here."""
+"""A table, as HTML and as Markdown."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ def _markdown_cell(text: Text) -> str:
     words = text.words.replace("|", "\\|").replace("<", "&lt;")
     words = f"**{words}** {BEST}" if text.best else words
     return f"{words} ({text.note})" if text.note else words
+
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *rows]

@@ -1,4 +1,4 @@
-"""Table 1 in the paper's form: methods by tasks, beside the published numbers. No jax here."""
+"""Table 1 in the paper's form: methods by tasks, beside the published numbers."""
 
 from __future__ import annotations
 

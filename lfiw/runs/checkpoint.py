@@ -1,4 +1,4 @@
-"""Checkpoints of a run folder: complete or not there at all. No jax here.
+"""Checkpoints of a method folder: complete or not there at all.
 
 A checkpoint is a folder of safetensors and JSON files with a manifest of their sizes and
 hashes. It is written under a temporary name, synced and then renamed, so a kill at any
@@ -53,15 +53,15 @@ def checkpoint_name(env_steps: int, updates: int) -> str:
 
 
 def save_checkpoint(
-    run: Path,
+    folder: Path,
     name: str,
     facts: Mapping[str, Any],
     arrays: Mapping[str, Mapping[str, np.ndarray]],
 ) -> Path:
     """Write a checkpoint and remove all but the newest ones. What is committed is never
     overwritten: where the name is taken, a number is added to it."""
-    parent = run / FOLDER
-    final, temporary = parent / _free_name(run, name), parent / f".writing-{name}"
+    parent = folder / FOLDER
+    final, temporary = parent / _free_name(folder, name), parent / f".writing-{name}"
     try:
         parent.mkdir(exist_ok=True)
         for abandoned in (*parent.glob(".writing-*"), *parent.glob(".removed-*")):  # by a kill
@@ -87,7 +87,7 @@ def save_checkpoint(
             f"The checkpoint {final} cannot be written: {error.strerror}; the one before it is "
             f"intact."
         ) from error
-    for old in list_checkpoints(run)[KEPT:]:
+    for old in list_checkpoints(folder)[KEPT:]:
         _remove(old)
     return final
 
@@ -100,23 +100,23 @@ def _remove(path: Path) -> None:
         shutil.rmtree(removed)
 
 
-def keep_newest(run: Path, name: str) -> None:
+def keep_newest(folder: Path, name: str) -> None:
     """Put the newest checkpoint, if there is one, out of the reach of later ones."""
-    for newest in list_checkpoints(run)[:1]:
+    for newest in list_checkpoints(folder)[:1]:
         shutil.copytree(newest, newest.parent / name, dirs_exist_ok=True)
 
 
-def _free_name(run: Path, name: str) -> str:
-    taken = [path.name for path in list_checkpoints(run) if path.name.startswith(name)]
+def _free_name(folder: Path, name: str) -> str:
+    taken = [path.name for path in list_checkpoints(folder) if path.name.startswith(name)]
     return f"{name}-{int(taken[0][len(name) + 1 :] or 0) + 1:03d}" if taken else name
 
 
-def list_checkpoints(run: Path) -> list[Path]:
+def list_checkpoints(folder: Path) -> list[Path]:
     """Committed checkpoints, newest first."""
-    folder = run / FOLDER
-    if not folder.is_dir():
+    inside = folder / FOLDER
+    if not inside.is_dir():
         return []
-    found = [path for path in folder.iterdir() if re.fullmatch(r"\d+(-\d+){0,2}", path.name)]
+    found = [path for path in inside.iterdir() if re.fullmatch(r"\d+(-\d+){0,2}", path.name)]
     return sorted((path for path in found if path.is_dir()), reverse=True)
 
 

@@ -1,4 +1,4 @@
-"""The config.json of a run folder: what was recorded of a run. No jax here.
+"""The config.json of a method folder: what was recorded of a run.
 
 Training reads all settings by their types (`config_from_json`); plots, reports and stored results
 read a few, of files that somebody else may have made.
@@ -24,22 +24,22 @@ SETTING_TYPES: Types = {"agent": dict, "replay": dict, "env_steps": int, "schedu
 ENV_TYPES: Types = {"kwargs": dict, "max_episode_steps": int}
 
 
-def write_config(run: Path, content: Mapping[str, Any]) -> None:
+def write_config(folder: Path, content: Mapping[str, Any]) -> None:
     """config.json with a hash of its own, by which `lfiw verify` knows it."""
-    write_json(run / CONFIG, {**content, "sha256": json_hash(content)})
+    write_json(folder / CONFIG, {**content, "sha256": json_hash(content)})
 
 
-def config_is_intact(run: Path, content: Mapping[str, Any]) -> bool:
+def config_is_intact(folder: Path, content: Mapping[str, Any]) -> bool:
     """Byte by byte: a changed space, or 1E-5 for 1e-5, would leave the content as it was."""
     right = content.get("sha256") == json_hash(content)
-    return right and read_plain(run / CONFIG, MAX_JSON_BYTES) == json_bytes(content)
+    return right and read_plain(folder / CONFIG, MAX_JSON_BYTES) == json_bytes(content)
 
 
-def read_config(run: str | Path) -> dict[str, Any]:
+def read_config(folder: str | Path) -> dict[str, Any]:
     """The contents of config.json, or a sentence."""
-    path = Path(run) / CONFIG
+    path = Path(folder) / CONFIG
     if not path.exists():
-        raise InputError(f"{run} is not a run folder: it has no config.json.")
+        raise InputError(f"{folder} is not a method folder: it has no config.json.")
     return read_config_file(path)
 
 
@@ -74,6 +74,6 @@ def fits(part: dict[str, Any], types: Types) -> bool:
     return all(part.get(name) is None or isinstance(part[name], types[name]) for name in types)
 
 
-def seeds_of(run: str | Path) -> list[int]:
+def seeds_of(folder: str | Path) -> list[int]:
     """All seeds of a run, those added later among them."""
-    return [seed for part in parts_of(run) for seed in read_config(part)["config"]["seeds"]]
+    return [seed for part in parts_of(folder) for seed in read_config(part)["config"]["seeds"]]

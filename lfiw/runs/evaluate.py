@@ -1,4 +1,4 @@
-"""Evaluating and recording trained policies from their run folder. No jax here."""
+"""Evaluating and recording trained policies from their method folder."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from lfiw.settings import from_json
 from lfiw.types import EnvSpec
 
 
-def env_of(run: str | Path) -> EnvConfig:
-    config: EnvConfig = from_json(EnvConfig, read_config(run)["config"]["env"])
+def env_of(folder: str | Path) -> EnvConfig:
+    config: EnvConfig = from_json(EnvConfig, read_config(folder)["config"]["env"])
     return config
 
 
 def evaluate_run(
-    run: str | Path, episodes: int = 10, seed: int | None = None, episode_seed: int = 0
+    folder: str | Path, episodes: int = 10, seed: int | None = None, episode_seed: int = 0
 ) -> list[dict[str, Any]]:
     """Deterministic episodes of one seed's policy, or of every seed's that was not given up."""
     if episodes < 1:
         raise InputError(f"episodes must be at least 1, not {episodes}.")
     _check_episode_seed(episode_seed)
-    config = env_of(run)
-    stopped = stopped_seeds(run)
-    seeds = [own for own in seeds_of(run) if own not in stopped] if seed is None else [seed]
+    config = env_of(folder)
+    stopped = stopped_seeds(folder)
+    seeds = [own for own in seeds_of(folder) if own not in stopped] if seed is None else [seed]
     if not seeds:
-        raise InputError(f"All seeds of {run} were stopped for numbers that were not finite.")
-    policies = [load_policy(run, chosen) for chosen in seeds]
+        raise InputError(f"All seeds of {folder} were stopped for numbers that were not finite.")
+    policies = [load_policy(folder, chosen) for chosen in seeds]
     spec, _ = probe(config)
     for policy in policies:
-        _check_size(run, policy, config, spec)
+        _check_size(folder, policy, config, spec)
     reset_seeds = list(range(episode_seed, episode_seed + episodes))
     evaluator = Evaluator(config, min(len(seeds), usable_cores()))
     try:
@@ -56,10 +56,10 @@ def evaluate_run(
     ]
 
 
-def _check_size(run: str | Path, policy: Policy, config: EnvConfig, spec: EnvSpec) -> None:
+def _check_size(folder: str | Path, policy: Policy, config: EnvConfig, spec: EnvSpec) -> None:
     if policy.network.obs_size != spec.obs_size:
         raise InputError(
-            f"The policies of {run} take observations of size {policy.network.obs_size}, but "
+            f"The policies of {folder} take observations of size {policy.network.obs_size}, but "
             f"{config.id} now gives {spec.obs_size}."
         )
 

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and reading what somebody else may have made. No jax here.
+"""Files that are whole or not there, and reading what somebody else may have made.
 
 Nothing read here is ever executed or unpickled, and no more memory is taken than a file of
 ours could need.
@@ -88,7 +88,7 @@ def refuse_links(folder: Path) -> None:
             except FileNotFoundError:  # a training has removed it meanwhile
                 continue
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                raise InputError(f"{path} is a link or a special file; a run folder has none.")
+                raise InputError(f"{path} is a link or a special file; a method folder has none.")
 
 
 def json_hash(value: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Where things are in a run folder, and where run folders are. No jax here."""
+"""Where things are in a method folder, and where method folders are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from lfiw.errors import InputError
 
 CONFIG = "config.json"
-ADDED = "added"  # below a run folder: the run folders of seeds that joined later
+ADDED = "added"  # below a method folder: the method folders of seeds that joined later
 SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)  # of training, when all networks are kept
 
 
@@ -19,7 +19,7 @@ def safe_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip("-.") or "unnamed"
 
 
-def run_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Path:
+def method_folder(out: str | Path, env_id: str, method: str, label: str = "") -> Path:
     if label and label != safe_name(label):
         raise InputError(f"A label has letters, digits and ._=+- only, unlike {label!r}.")
     name = f"{method}-{label}" if label else method
@@ -34,41 +34,41 @@ def short_names(folders: Sequence[Path]) -> list[str]:
     return [path.relative_to(common).as_posix() for path in paths]
 
 
-def policy_file(run: str | Path, seed: int) -> Path:
-    return Path(run) / "policies" / f"seed-{seed}.safetensors"
+def policy_file(folder: str | Path, seed: int) -> Path:
+    return Path(folder) / "policies" / f"seed-{seed}.safetensors"
 
 
-def snapshot_file(run: str | Path, percent: int, seed: int) -> Path:
-    return Path(run) / "snapshots" / f"{percent:03d}" / f"seed-{seed}.safetensors"
+def snapshot_file(folder: str | Path, percent: int, seed: int) -> Path:
+    return Path(folder) / "snapshots" / f"{percent:03d}" / f"seed-{seed}.safetensors"
 
 
-def added_folder(run: Path, seeds: Sequence[int]) -> Path:
-    """Where seeds go that join a run later: a run folder of their own within the first."""
-    return run / ADDED / f"seed-{min(seeds)}"
+def added_folder(folder: Path, seeds: Sequence[int]) -> Path:
+    """Where seeds go that join a run later: a method folder of their own within the first."""
+    return folder / ADDED / f"seed-{min(seeds)}"
 
 
-def parts_of(run: str | Path) -> list[Path]:
-    """The run folder itself, and those of seeds that were added to it later."""
-    added = sorted(config.parent for config in Path(run).glob(f"{ADDED}/*/{CONFIG}"))
-    return [Path(run), *added]
+def parts_of(folder: str | Path) -> list[Path]:
+    """The method folder itself, and those of seeds that were added to it later."""
+    added = sorted(config.parent for config in Path(folder).glob(f"{ADDED}/*/{CONFIG}"))
+    return [Path(folder), *added]
 
 
-def runs_below(path: Path) -> list[Path]:
-    """Run folders at or below a path; seeds that were added to a run are a part of it."""
+def folders_below(path: Path) -> list[Path]:
+    """Method folders at or below a path; seeds that were added to a run are a part of it."""
     found = sorted(config.parent for config in path.glob(f"**/{CONFIG}"))
     return [folder for folder in found if folder.parent.name != ADDED]
 
 
-def find_runs(paths: Sequence[str | Path]) -> list[Path]:
-    """Run folders at or below the given paths, each once."""
+def find_folders(paths: Sequence[str | Path]) -> list[Path]:
+    """Method folders at or below the given paths, each once."""
     found: dict[Path, Path] = {}
     for path in map(Path, paths):
-        below = [path] if (path / CONFIG).is_file() else runs_below(path)
+        below = [path] if (path / CONFIG).is_file() else folders_below(path)
         if not below:
             if not path.exists():
                 raise InputError(f"{path} does not exist.")
             why = ": without a config.json, nothing was trained yet" if path.is_dir() else ""
-            raise InputError(f"{path} holds no run folder{why}.")
+            raise InputError(f"{path} holds no method folder{why}.")
         for folder in below:
             found.setdefault(folder.resolve(), folder)
     return list(found.values())

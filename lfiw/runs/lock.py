@@ -14,15 +14,15 @@ LOCK = "lock"
 
 
 @contextmanager
-def locked(run: Path) -> Iterator[None]:
-    """Hold a run folder for one writer; the system frees it when the writer dies."""
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a method folder for one writer; the system frees it when the writer dies."""
     try:
-        file = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise InputError(f"{run / LOCK} cannot be written: {error.strerror}.") from None
+        raise InputError(f"{folder / LOCK} cannot be written: {error.strerror}.") from None
     with os.fdopen(file):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise InputError(f"{run} is being written by another process.") from None
+            raise InputError(f"{folder} is being written by another process.") from None
         yield

@@ -1,4 +1,4 @@
-"""The log of a run folder, and reading it back. No jax here."""
+"""The log of a method folder, and reading it back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Later = tuple[Future[Any], Callable[[Any], Row]]  # a result to come, and how to
 
 
 class RunLog:
-    """Writes metrics.jsonl and the TensorBoard files of one run folder.
+    """Writes metrics.jsonl and the TensorBoard files of one method folder.
 
     Rows stay in the order in which they were appended, also where one waits for an
     evaluation that is still running: the log does not depend on timing.

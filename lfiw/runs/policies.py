@@ -14,17 +14,17 @@ from lfiw.runs.files import read_arrays, save_arrays
 from lfiw.runs.layout import parts_of, policy_file
 
 
-def load_policy(run: str | PathLike[str], seed: int = 0) -> Policy:
-    """The policy of one seed of a run folder, or of what `lfiw.train` returned."""
-    run = Path(run)
-    files = [policy_file(part, seed) for part in parts_of(run)]
+def load_policy(folder: str | PathLike[str], seed: int = 0) -> Policy:
+    """The policy of one seed of a method folder, or of what `lfiw.train` returned."""
+    folder = Path(folder)
+    files = [policy_file(part, seed) for part in parts_of(folder)]
     path = next((file for file in files if file.is_file()), None)
     if path is None:
         known = sorted(
             other.stem for file in files for other in file.parent.glob("seed-*.safetensors")
         )
         raise InputError(
-            f"{run} holds no policy of seed {seed}."
+            f"{folder} holds no policy of seed {seed}."
             + (f" It has: {', '.join(known)}." if known else "")
         )
     try:

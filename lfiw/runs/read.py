@@ -16,11 +16,11 @@ MAX_LOG_BYTES = 2**32
 EVALUATIONS = ("eval", "failed eval")  # kinds of rows
 
 
-def read_metrics(run: str | Path, kind: str | None = None) -> list[Row]:
+def read_metrics(folder: str | Path, kind: str | None = None) -> list[Row]:
     """The rows of a run's log; a line cut short by a kill is left out."""
-    path = Path(run) / LOG
+    path = Path(folder) / LOG
     if not path.is_file():
-        raise InputError(f"{run} has no metrics.jsonl.")
+        raise InputError(f"{folder} has no metrics.jsonl.")
     try:
         content = read_plain(path, MAX_LOG_BYTES)
     except Damaged as error:
@@ -29,20 +29,20 @@ def read_metrics(run: str | Path, kind: str | None = None) -> list[Row]:
     return [row for row in parsed if row and kind in (None, row["kind"])]
 
 
-def read_evaluations(run: str | Path) -> list[Row]:
-    return read_rows(run, "eval")
+def read_evaluations(folder: str | Path) -> list[Row]:
+    return read_rows(folder, "eval")
 
 
-def read_rows(run: str | Path, kind: str) -> list[Row]:
+def read_rows(folder: str | Path, kind: str) -> list[Row]:
     """Of all seeds of a run, those added later among them, without seeds that were given up."""
-    rows = [row for part in parts_of(run) for row in read_metrics(part, kind)]
-    stopped = stopped_seeds(run)
+    rows = [row for part in parts_of(folder) for row in read_metrics(part, kind)]
+    stopped = stopped_seeds(folder)
     return [row for row in rows if row["seed"] not in stopped]
 
 
-def stopped_seeds(run: str | Path) -> set[int]:
+def stopped_seeds(folder: str | Path) -> set[int]:
     """Seeds that were given up: no curve or table counts them."""
-    logged = [part for part in parts_of(run) if (part / LOG).is_file()]
+    logged = [part for part in parts_of(folder) if (part / LOG).is_file()]
     return {row["seed"] for part in logged for row in read_metrics(part, "stopped")}
 
 

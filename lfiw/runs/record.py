@@ -21,14 +21,14 @@ MAX_RECORDED_STEPS = 10_000
 
 
 def record_run(
-    run: str | Path, out: str | Path, seed: int = 0, episode_seed: int = 0
+    folder: str | Path, out: str | Path, seed: int = 0, episode_seed: int = 0
 ) -> tuple[Path, float, int]:
     """One deterministic episode as a video; returns the file, the return and the length."""
     path = Path(out)
     if path.suffix.lower() not in (".mp4", ".gif"):
         raise InputError(f"{out}: the file name must end in .mp4 or .gif.")
     _check_episode_seed(episode_seed)
-    policy = load_policy(run, seed)
+    policy = load_policy(folder, seed)
     make_parent(path)
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # renders without a screen
@@ -37,13 +37,13 @@ def record_run(
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
         raise InputError('Recording needs more: pip install "lfiw[video]".') from None
-    config = env_of(run)
+    config = env_of(folder)
     env = make_env(config, render_mode="rgb_array")
     frames: list[Any] = []
     total_reward, ended = 0.0, False
     try:
         spec, _ = check_spaces(env, config.id)
-        _check_size(run, policy, config, spec)
+        _check_size(folder, policy, config, spec)
         obs, _ = env.reset(seed=episode_seed)
         frames.append(_frame(env))
         while not ended and len(frames) < MAX_RECORDED_STEPS:

@@ -1,4 +1,4 @@
-"""Which checkpoint of a run folder can be taken up, and what is damaged. No jax here."""
+"""Which checkpoint of a method folder can be taken up, and what is damaged."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def start_facts(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def newest_good(
-    run: Path, capacity: int, team: Sequence[Path] = (), any_log: bool = False
+    folder: Path, capacity: int, team: Sequence[Path] = (), any_log: bool = False
 ) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint that verifies together with the log and the rows that it needs,
     and what is wrong with newer ones. None where none was ever committed: such a run starts
@@ -51,24 +51,24 @@ def newest_good(
     the newest that all of them have keeps them in lock-step. With `any_log` the log may be
     damaged: what it says of the past is no part of the training's state."""
     complaints: list[str] = []
-    candidates = list_checkpoints(run)
+    candidates = list_checkpoints(folder)
     held = [{position_of(path) for path in list_checkpoints(member)} for member in team]
     shared = [path for path in candidates if all(position_of(path) in own for own in held)]
     candidates = shared or candidates
     for path in candidates:
-        damage = next(damages(run, path, capacity, any_log), None)
+        damage = next(damages(folder, path, capacity, any_log), None)
         if damage is None:
             return load_checkpoint(path), complaints
         complaints += [damage] if damage not in complaints else []
     if candidates:
-        others = [next(damages(run, path, capacity, any_log=True), None) for path in candidates]
+        others = [next(damages(folder, path, capacity, any_log=True), None) for path in candidates]
         if None in others:
             complaints.append("--allow-inexact goes on with what is left of the log.")
-        raise InputError(f"{run} has no intact checkpoint. {' '.join(complaints)}")
+        raise InputError(f"{folder} has no intact checkpoint. {' '.join(complaints)}")
     return None, complaints
 
 
-def damages(run: Path, path: Path, capacity: int, any_log: bool = False) -> Iterator[str]:
+def damages(folder: Path, path: Path, capacity: int, any_log: bool = False) -> Iterator[str]:
     """A sentence for each damaged file that a checkpoint needs; its ring has `capacity`."""
     try:
         manifest = read_manifest(path)
@@ -82,10 +82,10 @@ def damages(run: Path, path: Path, capacity: int, any_log: bool = False) -> Iter
         for name, expected in manifest["files"].items()
     ]
     if not any_log:
-        checks.append(partial(check_log, run / LOG, facts))
+        checks.append(partial(check_log, folder / LOG, facts))
     for seed, rows in facts["segments"].items():
-        folder = run / "ring" / f"seed-{seed}"
-        checks += [segment.read for segment in needed_segments(folder, rows, capacity)]
+        inside = folder / "ring" / f"seed-{seed}"
+        checks += [segment.read for segment in needed_segments(inside, rows, capacity)]
     for check in checks:
         try:
             check()

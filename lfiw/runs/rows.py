@@ -1,4 +1,4 @@
-"""The rows of metrics.jsonl. No jax here."""
+"""The rows of metrics.jsonl."""
 
 from __future__ import annotations
 

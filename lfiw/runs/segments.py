@@ -1,7 +1,7 @@
 """The transitions of a run on disk: append-only segments, written as they are collected.
 
 A checkpoint then costs only the new rows, and the ring is never read back from the device.
-The hash of a segment grows with it, so any prefix of a segment can be verified. No jax here.
+The hash of a segment grows with it, so any prefix of a segment can be verified.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The networks that a run keeps at each fifth of its training, in plain numpy. No jax here."""
+"""The networks that a run keeps at each fifth of its training, in plain numpy."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def apply_layers(layers: Layers, x: np.ndarray) -> np.ndarray:
     return x @ last_weight + last_bias[..., None, :]
 
 
-def load_snapshot(run: str | Path, percent: int, seed: int) -> Snapshot:
-    files = [snapshot_file(part, percent, seed) for part in parts_of(run)]
+def load_snapshot(folder: str | Path, percent: int, seed: int) -> Snapshot:
+    files = [snapshot_file(part, percent, seed) for part in parts_of(folder)]
     path = next((file for file in files if file.is_file()), None)
     if path is None:
-        raise InputError(f"{run} has no snapshot of seed {seed} at {percent} % of its training.")
+        raise InputError(f"{folder} has no snapshot of seed {seed} at {percent} % of its training.")
     try:
         return Snapshot(load_file(path))
     except SafetensorError as error:

@@ -1,4 +1,4 @@
-"""TensorBoard files of a run folder, derived from its log. No jax here."""
+"""TensorBoard files of a method folder, derived from its log."""
 
 from __future__ import annotations
 

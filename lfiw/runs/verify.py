@@ -1,4 +1,4 @@
-"""Checking every file of a run folder without running anything of it. No jax here."""
+"""Checking every file of a method folder without running anything of it."""
 
 from __future__ import annotations
 
@@ -16,40 +16,42 @@ from lfiw.runs.read import stopped_seeds
 from lfiw.runs.recovery import damages
 
 
-def verify_run(run: Path) -> tuple[list[str], str]:
+def verify_run(folder: Path) -> tuple[list[str], str]:
     """A sentence for each damaged file, and one about what a resume would do. Read again where a
     training replaced its checkpoints meanwhile."""
     while True:
-        before = list_checkpoints(run)
+        before = list_checkpoints(folder)
         try:
-            found = _check_files(run)
+            found = _check_files(folder)
         except (FileNotFoundError, Damaged):
-            if list_checkpoints(run) == before:
+            if list_checkpoints(folder) == before:
                 raise
         else:
-            if list_checkpoints(run) == before:
+            if list_checkpoints(folder) == before:
                 return found
 
 
-def _check_files(run: Path) -> tuple[list[str], str]:
+def _check_files(folder: Path) -> tuple[list[str], str]:
     try:
-        refuse_links(run)
-        content = read_config(run)
+        refuse_links(folder)
+        content = read_config(folder)
     except InputError as error:
-        return [str(error)], f"{run} cannot be resumed."
-    problems = [] if config_is_intact(run, content) else [_changed(run)]
+        return [str(error)], f"{folder} cannot be resumed."
+    problems = [] if config_is_intact(folder, content) else [_changed(folder)]
     capacity = ring_capacity(content["config"])
-    by_checkpoint = {path: list(damages(run, path, capacity)) for path in list_checkpoints(run)}
+    by_checkpoint = {
+        path: list(damages(folder, path, capacity)) for path in list_checkpoints(folder)
+    }
     for found in by_checkpoint.values():
         problems += [problem for problem in found if problem not in problems]
-    problems += damaged_arrays(run, content["config"])
+    problems += damaged_arrays(folder, content["config"])
     intact = next((path for path, found in by_checkpoint.items() if not found), None)
     if intact is not None:
         steps = read_manifest(intact)["facts"]["env_steps"]
-        return problems, f"{run} resumes from {intact.name}, at environment step {steps}."
+        return problems, f"{folder} resumes from {intact.name}, at environment step {steps}."
     if by_checkpoint:
-        return problems, f"{run} cannot be resumed: it has no intact checkpoint."
-    return problems, f"{run} has no checkpoint; it starts anew from {CONFIG}."
+        return problems, f"{folder} cannot be resumed: it has no intact checkpoint."
+    return problems, f"{folder} has no checkpoint; it starts anew from {CONFIG}."
 
 
 def ring_capacity(config: dict[str, Any]) -> int:
@@ -58,12 +60,12 @@ def ring_capacity(config: dict[str, Any]) -> int:
     return min([size for size in sizes if type(size) is int and size > 0], default=1)
 
 
-def damaged_arrays(run: Path, config: dict[str, Any]) -> Iterator[str]:
+def damaged_arrays(folder: Path, config: dict[str, Any]) -> Iterator[str]:
     """Policies and snapshots carry their own hashes."""
-    stopped = stopped_seeds(run)  # perhaps before they had one
-    policies = {policy_file(run, seed): seed for seed in config["seeds"]}
-    written = {*run.glob("policies/*"), *run.glob("snapshots/*/*")}
-    if any(run.glob("policies/*")):  # not there before the first evaluation
+    stopped = stopped_seeds(folder)  # perhaps before they had one
+    policies = {policy_file(folder, seed): seed for seed in config["seeds"]}
+    written = {*folder.glob("policies/*"), *folder.glob("snapshots/*/*")}
+    if any(folder.glob("policies/*")):  # not there before the first evaluation
         written |= {path for path, seed in policies.items() if seed not in stopped}
     for path in sorted(written):
         try:
@@ -76,5 +78,5 @@ def damaged_arrays(run: Path, config: dict[str, Any]) -> Iterator[str]:
             yield f"{path} is not a policy of lfiw: {error}"
 
 
-def _changed(run: Path) -> str:
-    return f"{run / CONFIG} is damaged or was changed: its hash does not match."
+def _changed(folder: Path) -> str:
+    return f"{folder / CONFIG} is damaged or was changed: its hash does not match."

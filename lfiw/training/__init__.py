@@ -11,7 +11,7 @@ from rich.console import Console
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 from lfiw.learning.config import TrainConfig, check, make_config
-from lfiw.runs.layout import run_folder
+from lfiw.runs.layout import method_folder
 from lfiw.settings import conformed
 from lfiw.training.folder import Training, _refuse_clashes
 from lfiw.training.jobs import Job
@@ -61,7 +61,7 @@ def train_all(
     configs = [conformed(config) for config in configs]
     for config in configs:
         check(config)
-    folders = [run_folder(out, config.env.id, config.method, label) for config in configs]
+    folders = [method_folder(out, config.env.id, config.method, label) for config in configs]
     _refuse_clashes(folders)
     jobs = [Job(config, folder) for config, folder in zip(configs, folders, strict=True)]
     return run_jobs(jobs, workers, devices, Console(quiet=quiet, stderr=True, markup=False))

@@ -29,7 +29,7 @@ from lfiw.wording import size_text
 
 @dataclass(frozen=True)
 class Training(os.PathLike[str]):
-    """A finished run folder."""
+    """A finished method folder."""
 
     folder: Path
     config: TrainConfig

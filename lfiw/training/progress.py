@@ -1,4 +1,4 @@
-"""Showing how training goes: a live table on a terminal, plain lines elsewhere. No jax here."""
+"""Showing how training goes: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking up run folders where their newest intact checkpoint left them."""
+"""Taking up method folders where their newest intact checkpoint left them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lfiw.machine import versions
 from lfiw.runs.checkpoint import Checkpoint
 from lfiw.runs.config_file import config_is_intact, read_config, seeds_of
 from lfiw.runs.files import refuse_links
-from lfiw.runs.layout import CONFIG, added_folder, find_runs, parts_of, safe_name
+from lfiw.runs.layout import CONFIG, added_folder, find_folders, parts_of, safe_name
 from lfiw.runs.lock import locked
 from lfiw.runs.recovery import newest_good
 from lfiw.settings import walk
@@ -39,12 +39,12 @@ def resume(
     devices: str | None = None,
     quiet: bool = False,
 ) -> list[Training]:
-    """Go on with every run folder at or below the paths; `env_steps` extends them, and `seeds`
+    """Go on with every method folder at or below the paths; `env_steps` extends them, and `seeds`
     that a run does not have yet are added to it."""
     console = Console(quiet=quiet, stderr=True, markup=False)
     here = conditions(devices)
     jobs = []
-    runs = find_runs(paths)
+    runs = find_folders(paths)
     with ExitStack() as locks:
         for run in runs:
             refuse_links(run)

@@ -248,7 +248,9 @@ worker.close()
 
 def test_signals_to_the_group_are_not_for_workers() -> None:
     """Ctrl-C while one starts: it would be taken for a fault, and be in the log for ever."""
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")]
+    )
     done = subprocess.run(
         [sys.executable, "-c", SIGNALLED],
         env=os.environ | {"PYTHONPATH": path},

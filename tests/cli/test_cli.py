@@ -22,7 +22,7 @@ from lfiw.learning.config import AGENT_CONFIGS, REPLAY_CONFIGS, check, make_conf
 from lfiw.settings import walk
 
 ENV = "environments:make_point"
-README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 
 
 def parse(*arguments: str) -> Any:
@@ -78,7 +78,7 @@ def run_process(*arguments: str, cwd: Path, **variables: str) -> Outcome:
 
 
 @pytest.fixture
-def run_folder(tmp_path: Path) -> Path:
+def method_folder(tmp_path: Path) -> Path:
     """A finished run whose policy always takes the middle action."""
     folder = tmp_path / "runs" / "Point" / "td3-uniform-with-a-rather-long-label"
     (folder / "policies").mkdir(parents=True)
@@ -275,9 +275,9 @@ def test_wrong_command_lines(cli: Any, tmp_path: Path, arguments: list[str]) -> 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["plot"], "Name at least one run folder."),
+        (["plot"], "Name at least one method folder."),
         (["plot", "nowhere"], "nowhere does not exist."),
-        (["plot", "file"], "file holds neither run folders nor stored results."),
+        (["plot", "file"], "file holds neither method folders nor stored results."),
         (["plot", "RUN", "--methods", "sac-lfw"], "No run is of the method 'sac-lfw'. Valid"),
         (["report", "RUN", "--methods", ","], "--methods needs at least one name."),
         (["plot", "RUN", "--smooth", "4"], "running mean must be odd, not 4."),
@@ -288,7 +288,10 @@ def test_wrong_command_lines(cli: Any, tmp_path: Path, arguments: list[str]) -> 
         (["verify", "a" * 300], "cannot be read or written: File name too long."),
         (["report"], "Name at least one folder with runs or results."),
         (["report", "nowhere"], "nowhere does not exist."),
-        (["report", "RUN", "--out", "RUN"], "is a run folder: choose another one for the report."),
+        (
+            ["report", "RUN", "--out", "RUN"],
+            "is a method folder: choose another one for the report.",
+        ),
         (["report", "RUN", "--out", "file"], "file cannot be written"),
         (["record", "nowhere"], "nowhere"),
         (["record", "RUN", "--out", "a.avi"], "a.avi: the file name must end in .mp4 or .gif."),
@@ -298,7 +301,7 @@ def test_wrong_command_lines(cli: Any, tmp_path: Path, arguments: list[str]) -> 
         (["evaluate", "RUN", "--seed", "1"], "holds no policy of seed 1."),
         (["evaluate", "RUN", "--episodes", "0"], "episodes must be at least 1, not 0."),
         (["evaluate", "RUN", "--episode-seed", "-1"], "seed"),
-        (["evaluate", "file"], "file is not a run folder"),
+        (["evaluate", "file"], "file is not a method folder"),
         (["settings", "--agent", "sca"], "Unknown agent 'sca'. Did you mean sac?"),
         (["settings", "--replay", "pre"], "Unknown replay strategy 'pre'. Did you mean per?"),
     ],

@@ -42,7 +42,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cluster(place: Path) -> Iterator[Any]:
     """Two nodes with a CPU each, so that of three groups one waits."""
     with pytest.MonkeyPatch.context() as patch:
-        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join(
+            [str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")]
+        )
         patch.setenv("PYTHONPATH", path)  # for the nodes' processes, as are the others
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         node = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
@@ -57,10 +59,10 @@ def local(place: Path) -> Path:
     process = command(*TRAIN, "--out", str(place / "local"))
     output, _ = process.communicate(timeout=HANG_GUARD)
     assert process.returncode == 0, output
-    return runs_below(place / "local")
+    return folders_below(place / "local")
 
 
-def runs_below(out: Path) -> Path:
+def folders_below(out: Path) -> Path:
     return out / "environments-make_point"
 
 
@@ -77,9 +79,9 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def assert_same(out: Path, local: Path) -> None:
-    assert sorted(path.name for path in runs_below(out).iterdir()) == sorted(METHODS)
+    assert sorted(path.name for path in folders_below(out).iterdir()) == sorted(METHODS)
     for method in METHODS:
-        run = runs_below(out) / method
+        run = folders_below(out) / method
         assert rows(run) == rows(local / method), method
         assert contents(run) == contents(local / method), method
 
@@ -94,8 +96,8 @@ def wait_for(happened: Callable[[], Any]) -> Any:
 
 
 def in_training(out: Path, rows_each: int = 4) -> list[Path]:
-    """Run folders that have logged some rows and have not come to their end."""
-    logs = runs_below(out).glob("*/metrics.jsonl")
+    """Method folders that have logged some rows and have not come to their end."""
+    logs = folders_below(out).glob("*/metrics.jsonl")
     unfinished = [log.parent for log in logs if not is_finished(log.parent)]
     return [run for run in unfinished if len(rows_so_far(run)) >= rows_each]
 
@@ -161,7 +163,7 @@ def test_interrupted_and_killed_driver_goes_on(place: Path, local: Path, cluster
     assert int(list_checkpoints(run)[0].name.split("-")[0]) > 0  # saved when it was asked to stop
 
     process = start_sweep(out, cluster.address, *seldom)
-    done = wait_for(lambda: [run for run in runs_below(out).iterdir() if is_finished(run)])
+    done = wait_for(lambda: [run for run in folders_below(out).iterdir() if is_finished(run)])
     files = [path for run in done for path in run.glob(f"checkpoints/{LAST}*/*")]
     stamps = {path: path.stat().st_mtime_ns for path in files}
     process.kill()
@@ -195,7 +197,7 @@ def test_groups_that_fail_are_named(
 ) -> None:
     """The first kills its process each time, the second has a bad sensor, the third trains."""
     monkeypatch.setattr(sweep, "MAX_FRUITLESS_DEATHS", 2)
-    monkeypatch.syspath_prepend(Path(__file__).parent)
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "support")
     small = {"env_steps": 120, "learning_starts": 100, "batch_size": 16, "eval_episodes": 1}
     runs = [
         Training(
@@ -218,7 +220,7 @@ def test_groups_that_fail_are_named(
 def test_reproduce_trains_on_the_cluster(
     tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parent)
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "support")
     small = {"env_steps": 120, "learning_starts": 100, "batch_size": 16, "eval_episodes": 1}
     run = Training(tmp_path / "point" / "small", make_config(ENV, "sac", "uniform", **small))
     where = ClusterConfig(cluster.address)

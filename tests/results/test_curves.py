@@ -13,7 +13,7 @@ from lfiw.cli.train import show_outcome
 from lfiw.errors import InputError, RunError
 from lfiw.results.curves import Curves, comparison_table, read_curves
 from lfiw.results.methods import read_methods
-from lfiw.runs.layout import find_runs
+from lfiw.runs.layout import find_folders
 
 
 def curves(steps: list[int], returns: list[list[float]], env: str = "Ant-v5") -> Curves:
@@ -23,7 +23,7 @@ def curves(steps: list[int], returns: list[list[float]], env: str = "Ant-v5") ->
 
 
 def write_run(folder: Path, evaluations: list[tuple[int, int, float | None]]) -> Path:
-    """A run folder with evaluations (seed, env_steps, return)."""
+    """A method folder with evaluations (seed, env_steps, return)."""
     folder.mkdir(parents=True, exist_ok=True)
     seeds = sorted({seed for seed, _, _ in evaluations})
     config = {"config": {"env": {"id": "Ant-v5"}, "agent": {"name": "sac"}, "seeds": seeds}}
@@ -124,7 +124,7 @@ def test_a_folder_is_found_once_and_named_from_within(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = write_run(tmp_path / "Ant-v5" / "sac-lfiw", [(0, 10, 1.0), (0, 20, 2.0)])
-    assert find_runs([tmp_path, run, tmp_path / "Ant-v5"]) == [run]
+    assert find_folders([tmp_path, run, tmp_path / "Ant-v5"]) == [run]
     monkeypatch.chdir(run)
     assert read_curves(Path()).method == "sac-lfiw"
     assert [method.name for method in read_methods(["."])] == ["sac-lfiw"]

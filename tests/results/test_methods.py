@@ -9,7 +9,7 @@ from report_runs import EVERY, record, write_run, write_store
 from lfiw.errors import InputError
 from lfiw.results.methods import DIAGNOSTICS, evaluation_rows, read_methods, task_name
 
-STORE = Path(__file__).parents[1] / "results"
+STORE = Path(__file__).parents[2] / "results"
 
 
 def test_run_folder_is_read(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_same_method_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds neither run folders nor stored results"):
+    with pytest.raises(InputError, match="holds neither method folders nor stored results"):
         read_methods([tmp_path])
     with pytest.raises(InputError, match="Name at least one"):
         read_methods([])

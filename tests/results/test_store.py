@@ -23,7 +23,7 @@ STEPS = 200
 def make_run(
     folder: Path, returns: dict[int, tuple[float, float]], env: str = "Hopper-v5", **settings: Any
 ) -> Path:
-    """A finished run folder with two evaluations, at 100 and 200 steps, for each seed."""
+    """A finished method folder with two evaluations, at 100 and 200 steps, for each seed."""
     agent, replay = folder.name.split("-")[:2]
     config = make_config(
         env, agent, replay, seeds=list(returns), **({"env_steps": STEPS} | settings)
@@ -269,7 +269,7 @@ def test_show(tmp_path: Path, capfd: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["add"], "Name at least one run folder."),
+        (["add"], "Name at least one method folder."),
         (["add", "nowhere"], "nowhere does not exist."),
         (["show"], "results does not exist."),
     ],
@@ -287,7 +287,7 @@ def test_bad_input_is_one_sentence(
 
 def test_the_committed_store_is_complete() -> None:
     """The tables of the page follow from its files."""
-    store = Path(__file__).parents[1] / "results"
+    store = Path(__file__).parents[2] / "results"
     methods = read_methods([store])
     assert len(methods) >= 7
     for method in methods:

@@ -137,7 +137,9 @@ def test_a_training_that_goes_on_is_not_taken_for_damage(tmp_path: Path) -> None
         "import sys, itertools; from pathlib import Path; from test_checkpoint import save\n"
         "for n in itertools.count(2): save(Path(sys.argv[1]), f'{n:09d}')"
     )
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")]
+    )
     command = [sys.executable, "-c", program, str(tmp_path)]
     with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}) as writer:
         try:

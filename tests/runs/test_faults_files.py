@@ -18,7 +18,7 @@ from lfiw.runs.recovery import newest_good
 from lfiw.runs.verify import verify_run
 from lfiw.training.resume import resume
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1] / "support"
 NAMESPACE = ("unshare", "--map-root-user", "--mount")  # a place to mount in, for users too
 
 

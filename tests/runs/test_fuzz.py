@@ -1,5 +1,5 @@
 """B5: configurations and command lines made by chance. Each is refused in one sentence with exit
-code 2, and nothing is written outside the run folder."""
+code 2, and nothing is written outside the method folder."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""B6: run folders that somebody made to do harm. Nothing of them is executed, and each is refused
+"""B6: method folders that somebody made to do harm. Nothing of them is executed, and each is refused
 in a sentence, within memory and time that an honest one could need."""
 
 import hashlib

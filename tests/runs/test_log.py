@@ -12,7 +12,7 @@ from lfiw.results.curves import read_curves
 from lfiw.runs.config_file import read_config
 from lfiw.runs.evaluate import env_of
 from lfiw.runs.files import save_arrays, write_json
-from lfiw.runs.layout import find_runs, run_folder, safe_name
+from lfiw.runs.layout import find_folders, method_folder, safe_name
 from lfiw.runs.log import RunLog
 from lfiw.runs.policies import save_policies
 from lfiw.runs.read import read_metrics
@@ -161,12 +161,12 @@ def test_names_are_safe(name: str, safe: str) -> None:
 
 
 def test_run_folder_layout(tmp_path: Path) -> None:
-    assert run_folder(tmp_path, "Ant-v5", "sac-lfiw") == tmp_path / "Ant-v5" / "sac-lfiw"
-    labelled = run_folder(tmp_path, "mod:make/../x", "td3-per", "T=2")
+    assert method_folder(tmp_path, "Ant-v5", "sac-lfiw") == tmp_path / "Ant-v5" / "sac-lfiw"
+    labelled = method_folder(tmp_path, "mod:make/../x", "td3-per", "T=2")
     assert labelled == tmp_path / "mod-make-..-x" / "td3-per-T=2"
     assert labelled.resolve().is_relative_to(tmp_path.resolve())
     with pytest.raises(InputError, match=r"unlike 'T=2/\.\./x'"):
-        run_folder(tmp_path, "Ant-v5", "sac-lfiw", "T=2/../x")
+        method_folder(tmp_path, "Ant-v5", "sac-lfiw", "T=2/../x")
 
 
 def test_line_cut_short_is_left_out(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_folder_without_a_log_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "is not a run folder"),
+        (None, "is not a method folder"),
         (b"{", "is damaged"),
         (b"\xff\xfe", "is damaged"),
         (b"[]", "is damaged"),
@@ -261,9 +261,9 @@ def test_runs_are_found_below_a_folder(tmp_path: Path) -> None:
     for run in runs:
         run.mkdir(parents=True)
         (run / "config.json").write_text("{}")
-    assert find_runs([tmp_path]) == runs
-    assert find_runs([runs[1], runs[0]]) == [runs[1], runs[0]]
-    places = {"nowhere": "does not exist", "Ant-v5/sac-lfiw/config.json": "holds no run folder"}
+    assert find_folders([tmp_path]) == runs
+    assert find_folders([runs[1], runs[0]]) == [runs[1], runs[0]]
+    places = {"nowhere": "does not exist", "Ant-v5/sac-lfiw/config.json": "holds no method folder"}
     for name, sentence in places.items():
         with pytest.raises(InputError, match=sentence):
-            find_runs([tmp_path / name])
+            find_folders([tmp_path / name])

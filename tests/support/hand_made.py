@@ -1,4 +1,4 @@
-"""Run folders whose networks are written by hand."""
+"""Method folders whose networks are written by hand."""
 
 from collections.abc import Mapping
 from pathlib import Path

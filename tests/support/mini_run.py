@@ -1,4 +1,4 @@
-"""A run folder at the speed of the disk: what a trainer writes, without training.
+"""A method folder at the speed of the disk: what a trainer writes, without training.
 
 `python mini_run.py calls FOLDER STRIDE` kills itself before and after every call (or every
 STRIDE-th) that changes a file while a checkpoint is restored, continued and saved; `python

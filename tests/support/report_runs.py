@@ -1,4 +1,4 @@
-"""Small run folders and stores for the tests of results and reports."""
+"""Small method folders and stores for the tests of results and reports."""
 
 import csv
 import json
@@ -34,7 +34,7 @@ def write_run(
     ess: list[float] | None = None,
     **env_kwargs: Any,
 ) -> Path:
-    """A run folder with the returns of each seed, evaluated every EVERY steps."""
+    """A method folder with the returns of each seed, evaluated every EVERY steps."""
     run = folder / name
     run.mkdir(parents=True)
     content = record(env, name, list(returns), **env_kwargs)
@@ -70,7 +70,7 @@ def write_run(
 
 
 def write_store(folder: Path, run: Path) -> None:
-    """A run folder as the files below results/."""
+    """A method folder as the files below results/."""
     folder.mkdir(parents=True)
     columns = ["method", "seed", "env_steps", "return_mean", *DIAGNOSTICS]
     with (folder / "curves.csv").open("w", encoding="utf-8", newline="") as lines:

@@ -21,7 +21,7 @@ from trainings import (
 from lfiw.learning.config import AGENT_CONFIGS, REPLAY_CONFIGS
 from lfiw.runs.verify import verify_run
 
-STORE = Path(__file__).parents[1] / "results"
+STORE = Path(__file__).parents[2] / "results"
 FOLDER = "environments-make_point"
 METHODS = [(agent, replay) for agent in AGENT_CONFIGS for replay in REPLAY_CONFIGS]
 

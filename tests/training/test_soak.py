@@ -31,7 +31,9 @@ class Seen(NamedTuple):
 
 def soak(folder: Path, env_steps: int) -> tuple[list[Seen], list[float]]:
     """What was seen over time, and environment steps per second by phase."""
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")]
+    )
     command = [sys.executable, "-m", "lfiw", "train", ENV, "--agent", "sac", "--replay", "lfiw"]
     command += ["--env-steps", str(env_steps), "--num-seeds", "2", "--out", str(folder)]
     log, seen = folder / "metrics.jsonl", []

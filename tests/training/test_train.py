@@ -384,14 +384,14 @@ def test_evaluate_refuses_in_a_sentence(run: Training, tmp_path: Path) -> None:
         evaluate_run(run, episodes=0)
     with pytest.raises(InputError, match=r"no policy of seed 9\. It has: seed-0, seed-3\."):
         evaluate_run(run, seed=9)
-    with pytest.raises(InputError, match="is not a run folder"):
+    with pytest.raises(InputError, match="is not a method folder"):
         evaluate_run(tmp_path)
     with pytest.raises(InputError, match="seed"):
         evaluate_run(run, episodes=1, episode_seed=-1)
 
 
 def make_run(folder: Path, env: str, obs_size: int, action_size: int) -> Path:
-    """A run folder whose policy always takes the middle action."""
+    """A method folder whose policy always takes the middle action."""
     (folder / "policies").mkdir(parents=True)
     config = {"config": {"env": {"id": env, "kwargs": {}}, "seeds": [0]}}
     (folder / "config.json").write_text(json.dumps(config))
