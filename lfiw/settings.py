@@ -38,6 +38,18 @@ def setting(
     return dataclasses.field(default=default, metadata={"limits": limits, "traced": traced})
 
 
+def part(kinds: Callable[[], Mapping[str, type[Any]]], default: Callable[[], Any]) -> Any:
+    """A dataclass field that is a config of its own: one of several kinds, chosen by name."""
+    return dataclasses.field(default_factory=default, metadata={"kinds": kinds})
+
+
+def pick(name: str, registry: Mapping[str, Any], what: str) -> Any:
+    """The registry's entry, or a sentence with the nearest valid name."""
+    if name not in registry:
+        raise InputError(f"Unknown {what} {name!r}.{nearest(name, registry)}")
+    return registry[name]
+
+
 def walk(config: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
     """Dotted name, field and value of every setting below a config."""
     for entry in dataclasses.fields(config):
@@ -88,6 +100,15 @@ def _check_number(
         raise InputError(f"{name} must be at most {at_most:.10g}, not {number}.")
 
 
+def has_setting(config: Any, key: str) -> bool:
+    """Whether there is a dotted setting of this name; an environment takes any argument."""
+    head, _, rest = key.partition(".")
+    value = getattr(config, getattr(config, "OLD_NAMES", {}).get(head, head), config)
+    if value is config:
+        return False
+    return not rest or isinstance(value, dict) or has_setting(value, rest)
+
+
 def override(config: Any, key: str, value: Any) -> Any:
     """A copy of the config with one dotted setting replaced, checked against its type; text is
     parsed."""
@@ -109,20 +130,24 @@ def conformed(config: Any) -> Any:
 
 def _replace(config: Any, full_key: str, key: str, value: Any, checked: bool) -> Any:
     head, _, rest = key.partition(".")
+    head = getattr(config, "OLD_NAMES", {}).get(head, head)
     if head not in {entry.name for entry in dataclasses.fields(config)}:
         known = [full_key.removesuffix(key) + name for name, _, _ in walk(config)]
         raise InputError(f"Unknown setting {full_key!r}.{nearest(full_key, known)}")
     current = getattr(config, head)
     if not rest:
-        hint = typing.get_type_hints(type(config))[head]
-        new = conform(full_key, value, hint) if checked else value
+        entry = next(entry for entry in dataclasses.fields(config) if entry.name == head)
+        if "kinds" in entry.metadata:
+            new = pick(value, entry.metadata["kinds"](), full_key)()
+        else:
+            hint = typing.get_type_hints(type(config))[head]
+            new = conform(full_key, value, hint) if checked else value
         return dataclasses.replace(config, **{head: new})
     if isinstance(current, dict):
         return dataclasses.replace(config, **{head: {**current, rest: parse_literal(value)}})
     if not dataclasses.is_dataclass(current):
         raise InputError(f"Setting {head!r} has no part {rest!r}.")
-    part = _replace(current, full_key, rest, value, checked)
-    return dataclasses.replace(config, **{head: part})
+    return dataclasses.replace(config, **{head: _replace(current, full_key, rest, value, checked)})
 
 
 def conform(key: str, value: Any, hint: Any) -> Any:
@@ -234,8 +259,11 @@ def to_json(config: Any) -> dict[str, Any]:
 
 
 def from_json(cls: type[Any], values: dict[str, Any]) -> Any:
-    """The inverse of `to_json` for a config without alternatives inside."""
+    """The inverse of `to_json`; raises a sentence where the values are not of this config."""
+    if hasattr(cls, "modern"):  # what an older version stored
+        values = cls.modern(values)
     hints = typing.get_type_hints(cls)
+    kinds = {entry.name: entry.metadata.get("kinds") for entry in dataclasses.fields(cls)}
     given = {key: value for key, value in values.items() if key != "name"}
     unknown = set(given) - {entry.name for entry in dataclasses.fields(cls)}
     if unknown:
@@ -248,7 +276,11 @@ def from_json(cls: type[Any], values: dict[str, Any]) -> Any:
     if missing := required - set(given):
         raise InputError(f"{cls.__name__} lacks {sorted(missing)}.")
     for key, value in given.items():
-        if dataclasses.is_dataclass(hints[key]) and isinstance(value, dict):
+        if choose := kinds[key]:
+            if not (isinstance(value, dict) and isinstance(value.get("name"), str)):
+                raise InputError(f"The configuration names no {key}.")
+            given[key] = from_json(pick(value["name"], choose(), key), value)
+        elif dataclasses.is_dataclass(hints[key]) and isinstance(value, dict):
             given[key] = from_json(typing.cast(type[Any], hints[key]), value)
         else:
             given[key] = conform(key, value, hints[key])

@@ -7,13 +7,13 @@ Device code is written for one run, so no R appears here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from jax import Array
 
 Metrics = dict[str, "Array"]
-Trace = dict[str, "Array"]  # what one update leaves behind for its metrics, float32
+Trace = dict[str, Any]  # arrays that one update leaves behind for its metrics, float32
 
 
 @dataclass(frozen=True)

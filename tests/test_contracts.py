@@ -1,6 +1,7 @@
 """What every agent and every replay strategy keeps to, found through the registries."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -27,19 +28,21 @@ from programs import (
     update_agent,
 )
 
+from lfiw.acting.networks import TWINS, numpy_network
 from lfiw.acting.policy import NumpyPolicy
 from lfiw.agents import AGENTS, make_agent
-from lfiw.agents.sac import SacConfig, SacState, sample_action
-from lfiw.agents.td3 import Td3Config, Td3State, act
-from lfiw.learning.config import PRESETS, config_from_json, config_to_json, make_config
+from lfiw.agents.sac import SacConfig, sample_action
+from lfiw.agents.td3 import Td3Config
+from lfiw.learning.config import PRESETS, config_from_json, make_config
 from lfiw.learning.scalars import program_key, traced_settings
-from lfiw.networks import apply_mlp
-from lfiw.replay import REPLAYS, Replay, make_replay
+from lfiw.networks import NETWORKS, mlp, twins
+from lfiw.replay import REPLAYS, make_replay
+from lfiw.replay.base import Replay
 from lfiw.replay.ere import EreConfig
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.replay.per import PerConfig
 from lfiw.replay.uniform import UniformConfig
-from lfiw.settings import override
+from lfiw.settings import override, to_json
 from lfiw.types import Sample, unpack_rows
 
 KEY = jax.random.key(0)
@@ -73,7 +76,7 @@ class AgentCase:
         )
 
 
-@pytest.fixture(scope="module", params=AGENTS, ids=label)
+@pytest.fixture(scope="module", params=AGENTS.values(), ids=label)
 def case(request: pytest.FixtureRequest) -> AgentCase:
     return AgentCase(request.param)
 
@@ -87,7 +90,7 @@ def test_agents_state_is_a_scan_carry(case: AgentCase) -> None:
         new_state, td_errors, trace = jax.eval_shape(update, state, unit_batch(), noise)
         assert signature(new_state) == signature(state)
         assert (td_errors.shape, td_errors.dtype) == ((2, BATCH), jnp.float32)
-        assert {leaf.dtype for leaf in trace.values()} == {np.dtype(np.float32)}
+        assert {leaf.dtype for leaf in jax.tree.leaves(trace)} == {np.dtype(np.float32)}
         metrics = jax.eval_shape(agent.metrics, trace)
         assert metrics and all(metric.shape == () for metric in metrics.values())
 
@@ -106,19 +109,19 @@ def test_agents_update_is_a_function_of_its_noise(case: AgentCase) -> None:
     assert not same_bits(first[1], case.update(state, jax.random.key(2))[1])
 
 
-def gaussian_policy(config: SacConfig, state: SacState, obs: Array, noise: Array | None) -> Array:
+def gaussian_policy(config: SacConfig, outputs: Array, noise: Array | None) -> Array:
     if noise is None:
-        return jnp.tanh(jnp.split(apply_mlp(state.actor, obs), 2, axis=-1)[0])
-    return sample_action(state.actor, obs, noise)[0]
+        return jnp.tanh(jnp.split(outputs, 2, axis=-1)[0])
+    return sample_action(outputs, noise)[0]
 
 
-def noisy_policy(config: Td3Config, state: Td3State, obs: Array, noise: Array | None) -> Array:
+def noisy_policy(config: Td3Config, outputs: Array, noise: Array | None) -> Array:
     noise = jnp.zeros(()) if noise is None else noise
-    return jnp.clip(act(state.actor, obs) + config.exploration_noise * noise, -1, 1)
+    return jnp.clip(jnp.tanh(outputs) + config.exploration_noise * noise, -1, 1)
 
 
 # The action for given noise (None: deterministic); a new agent adds its own line.
-JAX_POLICIES: dict[type[Any], Callable[[Any, Any, Any, Any], Array]] = {
+JAX_POLICIES: dict[type[Any], Callable[[Any, Any, Any], Array]] = {
     SacConfig: gaussian_policy,
     Td3Config: noisy_policy,
 }
@@ -134,12 +137,42 @@ def test_numpy_policy_equals_the_jax_policy(case: AgentCase) -> None:
     obs = rng.standard_normal((200, SPEC.obs_size), np.float32)
     noise = 3 * rng.standard_normal((200, SPEC.action_size), np.float32)
     deterministic, exploring = policy.act(obs), policy.act(obs, noise)
-    in_jax = partial(JAX_POLICIES[type(case.config)], case.config, state, obs)
+    outputs = mlp((SPEC.obs_size, 8, 8, SPEC.action_size)).apply(state.actor, obs)
+    in_jax = partial(JAX_POLICIES[type(case.config)], case.config, outputs)
     np.testing.assert_allclose(deterministic, in_jax(None), atol=1e-5)
     np.testing.assert_allclose(exploring, in_jax(noise), atol=1e-5)
     assert np.max(np.abs(exploring - deterministic)) > 0.1
     assert np.max(np.abs(exploring)) <= 1
     np.testing.assert_allclose(policy.act(obs[0]), deterministic[0], atol=1e-6)
+
+
+def test_every_kind_of_network_has_a_twin() -> None:
+    assert NETWORKS.keys() == TWINS.keys()
+
+
+@pytest.mark.parametrize("stacked", [False, True], ids=["one", "twins"])
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_numpy_network_equals_the_jax_network(kind: str, stacked: bool) -> None:
+    network = NETWORKS[kind]((5, 16, 16, 3))
+    network = twins(network) if stacked else network
+    parameters = quick_jit(network.init)(KEY)
+    arrays = jax.device_get(network.arrays(parameters, "it"))
+    assert all(name.startswith("it.") for name in arrays)
+    assert (kind == "mlp") != any(name.startswith(f"it.{kind}.") for name in arrays)
+    assert sum(array.size for array in arrays.values()) == sum(
+        leaf.size for leaf in jax.tree.leaves(parameters)
+    )
+    other = {"itself.0.weight": np.zeros((2, 2)), "bound": np.zeros(2)}
+    twin = numpy_network(arrays | other, "it")
+    assert (twin.input_size, twin.output_size) == (5, 3)
+    inputs = 10 * np.random.default_rng(0).standard_normal((50, 5), np.float32)
+    kept = inputs.copy()
+    outputs = twin(inputs)
+    assert outputs.shape == ((2, 50, 3) if stacked else (50, 3))
+    np.testing.assert_allclose(outputs, network.apply(parameters, inputs), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(inputs, kept)
+    if not stacked:
+        np.testing.assert_allclose(twin(inputs[0]), outputs[0], rtol=1e-4, atol=1e-5)
 
 
 class Strategy:
@@ -163,7 +196,9 @@ def strategy(config: Any) -> Strategy:
     return Strategy(config)
 
 
-STRATEGIES = [active(kind) for kind in REPLAYS] + [active(LfiwConfig, sampling="uniform")]
+STRATEGIES = [active(kind) for kind in REPLAYS.values()] + [
+    active(LfiwConfig, over=UniformConfig())
+]
 strategies = pytest.mark.parametrize("config", STRATEGIES, ids=label)
 
 
@@ -181,7 +216,7 @@ def test_strategys_state_is_a_scan_carry(config: Any) -> None:
     assert signature(sample) == signature(expected)
     fed = jax.eval_shape(replay.feedback, state, sample, jnp.ones((2, BATCH)))
     assert signature(fed) == signature(state)
-    assert {leaf.dtype for leaf in trace.values()} <= {np.dtype(np.float32)}
+    assert {leaf.dtype for leaf in jax.tree.leaves(trace)} <= {np.dtype(np.float32)}
     jax.eval_shape(replay.metrics, trace)
     assert replay.ring(state).rows.shape == (CAPACITY, SPEC.row_size)
 
@@ -233,33 +268,32 @@ def test_weights_carry_no_gradient(config: Any) -> None:
         np.testing.assert_array_equal(array, 0.0)
 
 
-def test_names_are_unique() -> None:
+def test_names_are_those_of_the_registry() -> None:
     for registry in (AGENTS, REPLAYS):
-        names = [kind.name for kind in registry]
-        assert len(set(names)) == len(names)
-        assert all(name == name.lower() and name.isalnum() for name in names)
+        assert [kind.name for kind in registry.values()] == list(registry)
+        assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) for name in registry)
 
 
-@pytest.mark.parametrize("kind", [*AGENTS, *REPLAYS], ids=label)
+@pytest.mark.parametrize("kind", [*AGENTS.values(), *REPLAYS.values()], ids=label)
 def test_every_entry_has_a_paper_preset(kind: type[Any]) -> None:
     assert type(kind.paper()) is kind
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("replay", [kind.name for kind in REPLAYS])
-@pytest.mark.parametrize("agent", [kind.name for kind in AGENTS])
+@pytest.mark.parametrize("replay", list(REPLAYS))
+@pytest.mark.parametrize("agent", list(AGENTS))
 def test_configs_survive_json(agent: str, replay: str, preset: str) -> None:
     config = make_config("Hopper-v5", agent, replay, preset, seeds=(3, 5), batch_size=32)
     for name, value in traced_settings(config).items():
         config = override(config, name, value / 2 if isinstance(value, float) else value + 1)
-    stored = json.loads(json.dumps(config_to_json(config)))
+    stored = json.loads(json.dumps(to_json(config)))
     restored = config_from_json(stored)
     assert restored == config
     assert program_key(restored) == program_key(config)
 
 
-PAIRS = [(kind, UniformConfig) for kind in AGENTS] + [
-    (SacConfig, kind) for kind in REPLAYS if kind is not UniformConfig
+PAIRS = [(kind, UniformConfig) for kind in AGENTS.values()] + [
+    (SacConfig, kind) for kind in REPLAYS.values() if kind is not UniformConfig
 ]
 
 

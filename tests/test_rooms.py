@@ -10,7 +10,7 @@ import pytest
 import lfiw
 
 PACKAGE = Path(lfiw.__file__).parent
-GROUND = {"types", "settings", "errors", "env_config", "machine", "wording", "torch"}
+GROUND = {"types", "settings", "errors", "env_config", "machine", "wording", "registry", "torch"}
 DEVICE = ("networks", "ratio", "agents", "replay", "learning")
 HOST = ("acting", "runs", "results", "report")
 # Each room, and the rooms that it may import beside the ground and itself.
@@ -43,8 +43,8 @@ def room_of(module: str) -> str:
     return parts[1] if len(parts) > 1 and parts[1] in ARROWS else "ground"
 
 
-def imports_of(module: str) -> set[str]:
-    """Modules of ours that a module imports, also inside functions, but not for types alone."""
+def imported_names(module: str) -> set[str]:
+    """What a module imports, also inside functions, but not for types alone."""
     path = PACKAGE.parent / Path(*module.split("."))
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     tree = ast.parse(path.read_text())
@@ -60,7 +60,7 @@ def imports_of(module: str) -> set[str]:
             found |= {f"{node.module}.{name.name}" for name in node.names}
         elif isinstance(node, ast.Import) and id(node) not in skipped:
             found |= {name.name for name in node.names}
-    return {name for name in found if name.startswith("lfiw.")}
+    return found
 
 
 @pytest.mark.parametrize("room", ARROWS)
@@ -71,8 +71,9 @@ def test_arrows(room: str) -> None:
     for module in modules:
         if module in ("lfiw", "lfiw.__main__"):  # the doors, which open when used
             continue
-        for imported in imports_of(module):
-            assert room_of(imported) in allowed, f"{module} imports {imported}"
+        for imported in imported_names(module):
+            ours = imported.startswith("lfiw.")
+            assert not ours or room_of(imported) in allowed, f"{module} imports {imported}"
 
 
 def test_every_folder_is_a_room() -> None:
@@ -100,3 +101,10 @@ def test_only_the_cluster_room_imports_ray() -> None:
         source = (PACKAGE.parent / Path(*module.split("."))).with_suffix(".py")
         if source.is_file() and room_of(module) != "cluster":
             assert "import ray\n" not in source.read_text(), module
+
+
+def test_the_core_needs_no_other_library_of_the_field() -> None:
+    field = {"torch", "tensorflow", "stable_baselines3", "tianshou", "torchrl", "sbx", "flax"}
+    for module in MODULES:
+        if room_of(module) != "adapters":
+            assert not {name.partition(".")[0] for name in imported_names(module)} & field, module

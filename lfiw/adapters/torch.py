@@ -20,6 +20,7 @@ from lfiw.ratio import RatioConfig
 from lfiw.ratio.divergences import LOGIT_LIMIT
 from lfiw.ratio.network import FINITE_LOGIT, LAST_LAYER_LIMIT
 from lfiw.replay.lfiw import LfiwConfig
+from lfiw.replay.uniform import UniformConfig
 from lfiw.settings import check_ranges, conformed
 
 require("lfiw.torch", "torch")
@@ -274,9 +275,9 @@ def check_config(config: LfiwConfig | None, buffer_size: int) -> LfiwConfig:
         raise InputError(
             f"fast_size {config.fast_size} must be below the replay memory's size {buffer_size}."
         )
-    if config.weight_policy or config.sampling != "uniform":
+    if config.weight_policy or config.over != UniformConfig():
         raise InputError(
             "Only the critic's uniformly drawn batch is weighted here: leave weight_policy and "
-            "sampling at their defaults, or train with lfiw itself."
+            "over at their defaults, or train with lfiw itself."
         )
     return config

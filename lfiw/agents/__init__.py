@@ -1,20 +1,23 @@
-"""The registry of agents: the type of the config picks the factory."""
+"""The agents, by name."""
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
 
-from lfiw.agents.base import Agent
-from lfiw.agents.sac import SacConfig, make_sac
-from lfiw.agents.td3 import Td3Config, make_td3
+from typing import TYPE_CHECKING, Any
+
+from lfiw.registry import Registry
 from lfiw.types import EnvSpec
 
-__all__ = ["AGENTS", "Agent", "make_agent"]
+if TYPE_CHECKING:
+    from lfiw.agents.base import Agent
 
-AGENTS: dict[type[Any], Callable[[Any, EnvSpec, int], Agent]] = {
-    SacConfig: make_sac,
-    Td3Config: make_td3,
-}
+AGENTS = Registry(
+    {
+        "sac": "lfiw.agents.sac:SacConfig:make_sac",
+        "td3": "lfiw.agents.td3:Td3Config:make_td3",
+    }
+)
 
 
 def make_agent(config: Any, spec: EnvSpec, batch_size: int) -> Agent:
-    return AGENTS[type(config)](config, spec, batch_size)
+    agent: Agent = AGENTS.make(config, spec, batch_size)
+    return agent

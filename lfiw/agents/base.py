@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from lfiw.networks import Mlp
-from lfiw.types import Metrics, Sample, Trace
+from lfiw.networks import Network, Parameters, twins
+from lfiw.types import EnvSpec, Metrics, Sample, Trace
 
 
 class Agent(NamedTuple):
@@ -23,10 +23,42 @@ class Agent(NamedTuple):
     update: Callable[[Any, Sample, Any, int], tuple[Any, Array, Trace]]
     metrics: Callable[[Trace], Metrics]  # of one update
     policy: Callable[[Any], dict[str, Array]]  # state -> arrays for the numpy policy
-    networks: Callable[[Any], dict[str, Mlp]]  # state -> what a snapshot keeps
+    networks: Callable[[Any], dict[str, Array]]  # state -> arrays that a snapshot keeps
+    products: float  # multiplications of one update for each row of the batch
     # Updates repeat in cycles of `period`; `turn` is the static position in the cycle, so
     # a delayed policy update costs no branch on the device.
     period: int = 1
+
+
+class ActorCritic(NamedTuple):
+    """The networks of an agent: its policy, and two critics whose parameters are stacked."""
+
+    actor: Network
+    critic: Network  # of a state-action pair
+
+    def init(self, key: Array) -> tuple[Parameters, Parameters]:
+        """Parameters of the policy and of both critics."""
+        key_actor, key_critics = jax.random.split(key)
+        return self.actor.init(key_actor), twins(self.critic).init(key_critics)
+
+    def q(self, critics: Parameters, obs: Array, action: Array) -> Array:
+        """Of all stacked critics, [2, B]."""
+        inputs = jnp.concatenate([obs, action], axis=-1)
+        return twins(self.critic).apply(critics, inputs)[..., 0]
+
+    def arrays(self, actor: Parameters, critics: Parameters) -> dict[str, Array]:
+        """What a snapshot keeps of them."""
+        return self.actor.arrays(actor, "policy") | self.critic.arrays(critics, "critics")
+
+    def products(self, spec: EnvSpec, num_climbed: int, policy_delay: int = 1) -> float:
+        """Multiplications of one update for each row of the batch, where the policy climbs so
+        many of the critics in every `policy_delay`-th update."""
+        actor, critic = self.actor, self.critic
+        targets = actor.products + 2 * critic.products
+        # The policy's gradient passes through a critic to the actions, not to the observations.
+        of_obs = critic.input_products * spec.obs_size // (spec.obs_size + spec.action_size)
+        policy = actor.trained_products + num_climbed * (2 * critic.products - of_obs)
+        return targets + 2 * critic.trained_products + policy / policy_delay
 
 
 def weighted_critic_loss(td_errors: Array, weights: Array) -> Array:

@@ -11,8 +11,15 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from lfiw.agents.base import Agent, bellman_target, critic_metrics, polyak, weighted_critic_loss
-from lfiw.networks import Mlp, apply_critics, apply_mlp, init_mlp, init_twin_critics, named_arrays
+from lfiw.agents.base import (
+    ActorCritic,
+    Agent,
+    bellman_target,
+    critic_metrics,
+    polyak,
+    weighted_critic_loss,
+)
+from lfiw.networks import Parameters, mlp
 from lfiw.settings import setting
 from lfiw.types import EnvSpec, Metrics, Sample, Trace
 
@@ -35,18 +42,18 @@ class SacConfig:
 
 
 class SacState(NamedTuple):
-    actor: Mlp
-    critics: Mlp
-    target_critics: Mlp
+    actor: Parameters
+    critics: Parameters
+    target_critics: Parameters
     log_alpha: Array  # []
     actor_opt: optax.OptState
     critic_opt: optax.OptState
     alpha_opt: optax.OptState
 
 
-def sample_action(actor: Mlp, obs: Array, noise: Array) -> tuple[Array, Array]:
+def sample_action(outputs: Array, noise: Array) -> tuple[Array, Array]:
     """A tanh-Gaussian action [B, A] and its log-density [B], reparameterised by `noise`."""
-    mean, log_std = jnp.split(apply_mlp(actor, obs), 2, axis=-1)
+    mean, log_std = jnp.split(outputs, 2, axis=-1)
     log_std = jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
     raw = mean + jnp.exp(log_std) * noise
     log_normal = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2 * math.pi)
@@ -56,15 +63,15 @@ def sample_action(actor: Mlp, obs: Array, noise: Array) -> tuple[Array, Array]:
 
 
 def make_sac(config: SacConfig, spec: EnvSpec, batch_size: int) -> Agent:
+    networks = ActorCritic(
+        actor=mlp((spec.obs_size, *config.hidden_sizes, 2 * spec.action_size)),
+        critic=mlp((spec.obs_size + spec.action_size, *config.hidden_sizes, 1)),
+    )
     optimiser = optax.adam(config.learning_rate)
     target_entropy = -spec.action_size if config.target_entropy is None else config.target_entropy
 
     def init(key: Array) -> SacState:
-        key_actor, key_critics = jax.random.split(key)
-        actor = init_mlp(key_actor, (spec.obs_size, *config.hidden_sizes, 2 * spec.action_size))
-        critics = init_twin_critics(
-            key_critics, spec.obs_size + spec.action_size, config.hidden_sizes
-        )
+        actor, critics = networks.init(key)
         log_alpha = jnp.log(jnp.asarray(config.initial_alpha, jnp.float32))
         return SacState(
             actor=actor,
@@ -76,23 +83,26 @@ def make_sac(config: SacConfig, spec: EnvSpec, batch_size: int) -> Agent:
             alpha_opt=optimiser.init(log_alpha),
         )
 
+    def act(actor: Parameters, obs: Array, noise: Array) -> tuple[Array, Array]:
+        return sample_action(networks.actor.apply(actor, obs), noise)
+
     def critic_loss(
-        critics: Mlp, state: SacState, sample: Sample, noise: Array
+        critics: Parameters, state: SacState, sample: Sample, noise: Array
     ) -> tuple[Array, tuple[Array, Array]]:
         batch = sample.batch
-        next_action, next_log_prob = sample_action(state.actor, batch.next_obs, noise)
-        next_q = jnp.min(apply_critics(state.target_critics, batch.next_obs, next_action), axis=0)
+        next_action, next_log_prob = act(state.actor, batch.next_obs, noise)
+        next_q = jnp.min(networks.q(state.target_critics, batch.next_obs, next_action), axis=0)
         next_value = next_q - jnp.exp(state.log_alpha) * next_log_prob
         target = bellman_target(batch.reward, batch.discount, config.gamma, next_value)
-        q = apply_critics(critics, batch.obs, batch.action)
+        q = networks.q(critics, batch.obs, batch.action)
         td_errors = q - target
         return weighted_critic_loss(td_errors, sample.weights), (td_errors, q)
 
     def actor_loss(
-        actor: Mlp, critics: Mlp, log_alpha: Array, sample: Sample, noise: Array
+        actor: Parameters, critics: Parameters, log_alpha: Array, sample: Sample, noise: Array
     ) -> tuple[Array, Array]:
-        action, log_prob = sample_action(actor, sample.batch.obs, noise)
-        q = jnp.min(apply_critics(critics, sample.batch.obs, action), axis=0)
+        action, log_prob = act(actor, sample.batch.obs, noise)
+        q = jnp.min(networks.q(critics, sample.batch.obs, action), axis=0)
         loss = jnp.exp(log_alpha) * log_prob - q
         return jnp.mean(sample.policy_weights * loss), log_prob
 
@@ -150,6 +160,7 @@ def make_sac(config: SacConfig, spec: EnvSpec, batch_size: int) -> Agent:
         draw=draw,
         update=update,
         metrics=metrics,
-        policy=lambda state: named_arrays(state.actor, "gaussian"),
-        networks=lambda state: {"policy": state.actor, "critics": state.critics},
+        policy=lambda state: networks.actor.arrays(state.actor, "gaussian"),
+        networks=lambda state: networks.arrays(state.actor, state.critics),
+        products=networks.products(spec, num_climbed=2),
     )

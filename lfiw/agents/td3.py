@@ -10,8 +10,15 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from lfiw.agents.base import Agent, bellman_target, critic_metrics, polyak, weighted_critic_loss
-from lfiw.networks import Mlp, apply_critics, apply_mlp, init_mlp, init_twin_critics, named_arrays
+from lfiw.agents.base import (
+    ActorCritic,
+    Agent,
+    bellman_target,
+    critic_metrics,
+    polyak,
+    weighted_critic_loss,
+)
+from lfiw.networks import Parameters, mlp
 from lfiw.settings import setting
 from lfiw.types import EnvSpec, Metrics, Sample, Trace
 
@@ -34,27 +41,23 @@ class Td3Config:
 
 
 class Td3State(NamedTuple):
-    actor: Mlp
-    critics: Mlp
-    target_actor: Mlp
-    target_critics: Mlp
+    actor: Parameters
+    critics: Parameters
+    target_actor: Parameters
+    target_critics: Parameters
     actor_opt: optax.OptState
     critic_opt: optax.OptState
 
 
-def act(actor: Mlp, obs: Array) -> Array:
-    return jnp.tanh(apply_mlp(actor, obs))
-
-
 def make_td3(config: Td3Config, spec: EnvSpec, batch_size: int) -> Agent:
+    networks = ActorCritic(
+        actor=mlp((spec.obs_size, *config.hidden_sizes, spec.action_size)),
+        critic=mlp((spec.obs_size + spec.action_size, *config.hidden_sizes, 1)),
+    )
     optimiser = optax.adam(config.learning_rate)
 
     def init(key: Array) -> Td3State:
-        key_actor, key_critics = jax.random.split(key)
-        actor = init_mlp(key_actor, (spec.obs_size, *config.hidden_sizes, spec.action_size))
-        critics = init_twin_critics(
-            key_critics, spec.obs_size + spec.action_size, config.hidden_sizes
-        )
+        actor, critics = networks.init(key)
         return Td3State(
             actor=actor,
             critics=critics,
@@ -64,23 +67,26 @@ def make_td3(config: Td3Config, spec: EnvSpec, batch_size: int) -> Agent:
             critic_opt=optimiser.init(critics),
         )
 
+    def act(actor: Parameters, obs: Array) -> Array:
+        return jnp.tanh(networks.actor.apply(actor, obs))
+
     def critic_loss(
-        critics: Mlp, state: Td3State, sample: Sample, noise: Array
+        critics: Parameters, state: Td3State, sample: Sample, noise: Array
     ) -> tuple[Array, tuple[Array, Array]]:
         batch = sample.batch
         clip = config.target_noise_clip
         smoothing = jnp.clip(config.target_policy_noise * noise, -clip, clip)
         next_action = jnp.clip(act(state.target_actor, batch.next_obs) + smoothing, -1, 1)
-        next_q = jnp.min(apply_critics(state.target_critics, batch.next_obs, next_action), axis=0)
+        next_q = jnp.min(networks.q(state.target_critics, batch.next_obs, next_action), axis=0)
         target = bellman_target(batch.reward, batch.discount, config.gamma, next_q)
-        q = apply_critics(critics, batch.obs, batch.action)
+        q = networks.q(critics, batch.obs, batch.action)
         td_errors = q - target
         return weighted_critic_loss(td_errors, sample.weights), (td_errors, q)
 
-    def actor_loss(actor: Mlp, critics: Mlp, sample: Sample) -> Array:
+    def actor_loss(actor: Parameters, critics: Parameters, sample: Sample) -> Array:
         first = jax.tree.map(lambda array: array[:1], critics)
         obs = sample.batch.obs
-        q = apply_critics(first, obs, act(actor, obs))[0]
+        q = networks.q(first, obs, act(actor, obs))[0]
         return -jnp.mean(sample.policy_weights * q)
 
     def draw(key: Array) -> Array:
@@ -118,7 +124,7 @@ def make_td3(config: Td3Config, spec: EnvSpec, batch_size: int) -> Agent:
 
     def policy(state: Td3State) -> dict[str, Array]:
         noise = jnp.asarray(config.exploration_noise, jnp.float32)
-        return {**named_arrays(state.actor, "deterministic"), "exploration_noise": noise}
+        return {**networks.actor.arrays(state.actor, "deterministic"), "exploration_noise": noise}
 
     return Agent(
         init=init,
@@ -126,6 +132,7 @@ def make_td3(config: Td3Config, spec: EnvSpec, batch_size: int) -> Agent:
         update=update,
         metrics=metrics,
         policy=policy,
-        networks=lambda state: {"policy": state.actor, "critics": state.critics},
+        networks=lambda state: networks.arrays(state.actor, state.critics),
+        products=networks.products(spec, num_climbed=1, policy_delay=config.policy_delay),
         period=config.policy_delay,
     )

@@ -38,7 +38,7 @@ def initial_policy(config: TrainConfig, spec: EnvSpec) -> dict[str, np.ndarray]:
     return arrays
 
 
-class Contender:
+class TimedCollector:
     """A collector with a backend and a number of workers, and the rates of its calls."""
 
     def __init__(self, env: EnvConfig, workers: int, runs: int) -> None:
@@ -74,26 +74,26 @@ def bench_collect(
         raise InputError("--steps and --calls must be at least 1.")
     spec, _ = probe_env(envs[0])
     policy = initial_policy(config, spec)
-    contenders: list[Contender] = []
+    collectors: list[TimedCollector] = []
     try:
         # Workers that wait for their turn sleep, so all may be open at once.
         for count, env in itertools.product(workers, envs):
-            contenders.append(Contender(env, count, runs or max(1, count)))
+            collectors.append(TimedCollector(env, count, runs or max(1, count)))
         for _ in range(DISCARDED_CALLS + calls):
-            for contender in contenders:
-                contender.call(policy, env_steps)
+            for own in collectors:
+                own.call(policy, env_steps)
     finally:
-        for contender in contenders:
-            contender.collector.close()
+        for own in collectors:
+            own.collector.close()
     rows: list[dict[str, Any]] = [
         {
-            "backend": contender.env.backend,
-            "env": contender.env.id,
-            "workers": contender.workers,
-            "runs": contender.runs,
-            "env_steps_per_s": contender.median(),
+            "backend": own.env.backend,
+            "env": own.env.id,
+            "workers": own.workers,
+            "runs": own.runs,
+            "env_steps_per_s": own.median(),
         }
-        for contender in contenders
+        for own in collectors
     ]
     title = f"Collecting on {cpu_model()}, {usable_cores()} cores"
     return BenchResult(title, rows, (f"policy of {config.agent.name}; workers 0: no process",))

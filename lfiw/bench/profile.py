@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 
 from lfiw.acting.spaces import probe_env
-from lfiw.bench.learner import DISCARDED_CALLS, Contender
+from lfiw.bench.learner import DISCARDED_CALLS, TimedLearner
 from lfiw.bench.result import BenchResult
 from lfiw.errors import InputError
 from lfiw.learning.config import TrainConfig, check
@@ -41,23 +41,23 @@ def bench_profile(config: TrainConfig, top: int = 20) -> BenchResult:
     spec, _ = probe_env(config.env)
     prepare_jax()
     on_gpu = jax.devices()[0].platform == "gpu"
-    contender = Contender(config, spec, **(NO_GRAPHS if on_gpu else {}))
+    learner = TimedLearner(config, spec, **(NO_GRAPHS if on_gpu else {}))
     for _ in range(DISCARDED_CALLS + 1):
-        contender.call()
+        learner.call()
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
-            contender.call()
+            learner.call()
         (trace,) = Path(folder).rglob("*.xplane.pb")
         events = list(operations_in(jax.profiler.ProfileData.from_file(str(trace))))
-    known = read_listing("\n".join(contender.team.listings()))
-    rows = ranked(events, known, contender.call_updates)
+    known = read_listing("\n".join(learner.team.listings()))
+    rows = ranked(events, known, learner.call_updates)
     total = sum(row["us_per_update"] for row in rows)
     title = (
         f"{config.agent.name} with {config.replay.name} replay, {len(config.seeds)} "
         f"{'run' if len(config.seeds) == 1 else 'runs'}, on {jax.devices()[0].device_kind}"
     )
     notes = (
-        f"{contender.median() * 1e3:.3g} ms per update without the profiler; "
+        f"{learner.median() * 1e3:.3g} ms per update without the profiler; "
         f"{sum(row['times_per_update'] for row in rows):.3g} operations per update take "
         f"{total / 1e3:.3g} ms, those that run side by side counted each"
         + (", here without graphs." if on_gpu else "."),

@@ -26,14 +26,14 @@ from lfiw.training import train_all
 from lfiw.training.member import Member
 from lfiw.training.trainer import Trainer
 
-Interval = tuple[float, float]
+Span = tuple[float, float]  # from when to when
 WATCHING_THREADS = 32  # a team has at most two calls in flight
 
 
-def covered(intervals: Iterable[Interval], until: float) -> float:
-    """The time before `until` that lies in at least one of the intervals."""
+def covered(spans: Iterable[Span], until: float) -> float:
+    """The time before `until` that lies in at least one of the spans."""
     total, reached = 0.0, float("-inf")
-    for start, stop in sorted(intervals):
+    for start, stop in sorted(spans):
         start, stop = max(start, reached), min(stop, until)
         if stop > start:
             total += stop - start
@@ -45,8 +45,8 @@ def covered(intervals: Iterable[Interval], until: float) -> float:
 class GroupTimes:
     """When a group collected and learned, on the clock of `time.perf_counter`."""
 
-    collecting: list[Interval] = field(default_factory=list)
-    learning: list[Interval] = field(default_factory=list)
+    collecting: list[Span] = field(default_factory=list)
+    learning: list[Span] = field(default_factory=list)
     first_update: float | None = None
     finished: float = 0.0
 
@@ -93,17 +93,16 @@ class Watch:
         return collect
 
     def _learn(self, original: Any) -> Any:
-        def learn(team: Team, *arguments: Any) -> Any:
+        def learn(team: Team, *arguments: Any) -> None:
             groups = [self.groups[group.config.method] for group in team.groups]
             started = time.perf_counter()
-            metrics = original(team, *arguments)
+            original(team, *arguments)
             if groups[0].first_update is None:
                 # The first call compiles before it starts: no work of the device.
                 started = time.perf_counter()
                 for times in groups:
                     times.first_update = started
-            self._waiting.submit(self._wait, groups, started, metrics)
-            return metrics
+            self._waiting.submit(self._wait, groups, started, team._in_flight[-1])
 
         return learn
 
@@ -127,7 +126,7 @@ def command_started() -> float:
 
 
 def row_of(
-    names: dict[str, Any], env_steps: int, times: GroupTimes, busy: list[Interval], started: float
+    names: dict[str, Any], env_steps: int, times: GroupTimes, busy: list[Span], started: float
 ) -> dict[str, Any]:
     """`names` say the method and its number of seeds, `busy` when the device worked."""
     wall = times.finished - started
@@ -146,7 +145,7 @@ def row_of(
     }
 
 
-def busy_between_updates(times: GroupTimes, busy: list[Interval]) -> float | None:
+def busy_between_updates(times: GroupTimes, busy: list[Span]) -> float | None:
     """The share of the time from a group's first update to the end of its last."""
     if times.first_update is None:
         return None
@@ -160,8 +159,8 @@ def joined(groups: Sequence[GroupTimes]) -> GroupTimes:
     """All groups as one."""
     updates = [group.first_update for group in groups if group.first_update is not None]
     return GroupTimes(
-        collecting=[interval for group in groups for interval in group.collecting],
-        learning=[interval for group in groups for interval in group.learning],
+        collecting=[span for group in groups for span in group.collecting],
+        learning=[span for group in groups for span in group.learning],
         first_update=min(updates, default=None),
         finished=max(group.finished for group in groups),
     )

@@ -31,7 +31,7 @@ def learner_config(env: str, agent: str, replay: str, runs: int, updates: int) -
 
 
 @dataclass
-class Learner:
+class BenchLearner:
     """Time per update on the device alone, for several numbers of runs at once."""
 
     runs: str = "1,5"
@@ -66,7 +66,7 @@ class Learner:
 
 
 @dataclass
-class Profile:
+class BenchProfile:
     """The operations that an update's time goes to."""
 
     agent: str = "sac"
@@ -96,7 +96,7 @@ class Profile:
 
 
 @dataclass
-class Collect:
+class BenchCollect:
     """Environment steps per second of the collector alone, by its number of workers and the
     environment's backend."""
 
@@ -131,7 +131,7 @@ class Collect:
 
 
 @dataclass
-class Training:
+class BenchTrain:
     """Training from start to end, as `lfiw train` does it, into a temporary folder."""
 
     env: str = "HalfCheetah-v5"
@@ -168,7 +168,7 @@ class Training:
 
 
 @dataclass
-class Peers:
+class BenchPeers:
     """The same job with lfiw and with other libraries (install lfiw[peers]), in turns."""
 
     peers: str = "sb3,sbx,cleanrl,torchrl"
@@ -192,28 +192,29 @@ class Peers:
         peers = import_peers()
         agents = split_names(self.agent, "--agent")
         job = peers.PeerJob("lfiw", self.env, agents[0], self.env_steps, tuple(range(self.seeds)))
-        progress = Console(stderr=True, soft_wrap=True, highlight=False)
+        progress = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
         libraries = split_names(self.peers, "--peers")
         result = peers.bench_peers(libraries, agents, job, self.repeats, progress.print)
         finish(result, self.json, console)
 
 
 def import_peers() -> Any:
-    """The scripts of other libraries, which are part of the repository and not of the package."""
+    """The comparison with other libraries, a part of the repository and not of the package."""
     folder = Path(__file__).parents[2] / "benchmarks"
     if not (folder / "peers").is_dir():
         raise InputError(
             "The scripts of other libraries are in the folder benchmarks/peers of the repository, "
             "not in the package: run this command from a checkout (`make install`)."
         )
-    sys.path.insert(0, str(folder))
-    return importlib.import_module("peers")
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    return importlib.import_module("peers.compare")
 
 
 BENCHMARKS: dict[str, Callable[..., Any]] = {
-    "learner": Learner,
-    "profile": Profile,
-    "collect": Collect,
-    "train": Training,
-    "peers": Peers,
+    "learner": BenchLearner,
+    "profile": BenchProfile,
+    "collect": BenchCollect,
+    "train": BenchTrain,
+    "peers": BenchPeers,
 }

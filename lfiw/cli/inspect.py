@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
-from lfiw.cli.options import say_note, split_names
+from lfiw.cli.options import AgentName, Folder, Folders, ReplayName, say_note, split_names
 from lfiw.errors import InputError
 
 
@@ -19,10 +18,8 @@ from lfiw.errors import InputError
 class Settings:
     """List every setting of a method, with its value and its valid range."""
 
-    agent: str = "sac"
-    """The agent: sac or td3."""
-    replay: str = "lfiw"
-    """The replay strategy: uniform, per, ere or lfiw."""
+    agent: AgentName = "sac"
+    replay: ReplayName = "lfiw"
     preset: str = "default"
     """default or paper."""
 
@@ -52,7 +49,7 @@ def type_owner(config: Any, name: str) -> type[Any]:
 class Evaluate:
     """Run deterministic episodes with the trained policies of a method folder."""
 
-    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    folder: Folder
     """A method folder."""
     episodes: int = 10
     """Episodes for each policy."""
@@ -66,11 +63,11 @@ class Evaluate:
     def run(self, console: Console) -> None:
         from lfiw.runs.evaluate import evaluate_run
 
-        rows = evaluate_run(self.run_folder, self.episodes, self.seed, self.episode_seed)
+        rows = evaluate_run(self.folder, self.episodes, self.seed, self.episode_seed)
         if self.json:
             print(json.dumps(rows, indent=2))
             return
-        table = Table(title=str(self.run_folder), title_justify="left")
+        table = Table(title=str(self.folder), title_justify="left")
         for heading in ("seed", "return", "length", "episodes"):
             table.add_column(heading, justify="right")
         for row in rows:
@@ -87,7 +84,7 @@ class Evaluate:
 class Plot:
     """Draw learning curves: mean over seeds, shaded standard deviation, a line per method."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    folders: Folders
     """Method folders, stored results, or folders that hold some."""
     out: Path = Path("curves.png")
     """The picture: .png, .pdf or .svg."""
@@ -101,11 +98,11 @@ class Plot:
         from lfiw.results.methods import read_methods
         from lfiw.results.plot import check_picture, plot_curves
 
-        if not self.runs:
+        if not self.folders:
             raise InputError("Name at least one method folder.")
         check_picture(self.out)
         names = split_names(self.methods, "--methods")
-        curves = [method.curves for method in read_methods(self.runs, names, say_note)]
+        curves = [method.curves for method in read_methods(self.folders, names, say_note)]
         picture = plot_curves(curves, self.out, self.smooth)
         console.print(comparison_table(curves))
         console.print(str(picture), soft_wrap=True, highlight=False)
@@ -115,7 +112,7 @@ class Plot:
 class Report:
     """Write a report: a page with interactive curves and tables, and all of it as files."""
 
-    sources: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")]
+    folders: Folders
     """Method folders, stored results, or folders that hold some."""
     out: Path = Path("report")
     """The folder for index.html, which opens from disk, and figures and tables beside it."""
@@ -126,7 +123,7 @@ class Report:
         from lfiw.report import write_report
 
         names = split_names(self.methods, "--methods")
-        for path in write_report(self.sources, self.out, names, say_note):
+        for path in write_report(self.folders, self.out, names, say_note):
             console.print(str(path), soft_wrap=True, highlight=False)
 
 
@@ -134,7 +131,7 @@ class Report:
 class Record:
     """Record one deterministic episode as a video, without a screen."""
 
-    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    folder: Folder
     """A method folder."""
     seed: int = 0
     """The training seed whose policy acts."""
@@ -146,7 +143,5 @@ class Record:
     def run(self, console: Console) -> None:
         from lfiw.runs.record import record_run
 
-        path, total_reward, length = record_run(
-            self.run_folder, self.out, self.seed, self.episode_seed
-        )
+        path, total_reward, length = record_run(self.folder, self.out, self.seed, self.episode_seed)
         console.print(f"{path}: return {total_reward:,.1f} in {length} steps", soft_wrap=True)

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import tyro
+
+from lfiw.agents import AGENTS
 from lfiw.errors import InputError
+from lfiw.replay import REPLAYS
 from lfiw.wording import nearest, one_line
 
 if TYPE_CHECKING:
     from lfiw.learning.config import TrainConfig
+
+AgentNames = Annotated[
+    str, tyro.conf.arg(help=f"Agents, separated by commas: {', '.join(AGENTS)}.")
+]
+ReplayNames = Annotated[
+    str, tyro.conf.arg(help=f"Replay strategies, separated by commas: {', '.join(REPLAYS)}.")
+]
+AgentName = Annotated[str, tyro.conf.arg(help=f"The agent: {', '.join(AGENTS)}.")]
+ReplayName = Annotated[str, tyro.conf.arg(help=f"The replay strategy: {', '.join(REPLAYS)}.")]
+Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER...")]
+Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
 
 
 def say_note(sentence: str) -> None:
@@ -40,15 +56,14 @@ def split_names(text: str | None, option: str) -> tuple[str, ...]:
 
 def set_where_known(configs: list[TrainConfig], key: str, value: str) -> list[TrainConfig]:
     """Apply a setting to every method that has it; at least one must."""
-    from lfiw.settings import override, walk
+    from lfiw.settings import has_setting, override, walk
 
-    def known(config: TrainConfig) -> bool:
-        return key.startswith("env.kwargs.") or key in {name for name, _, _ in walk(config)}
-
-    if not any(map(known, configs)):
+    if not any(has_setting(config, key) for config in configs):
         names = {name for config in configs for name, _, _ in walk(config)}
         raise InputError(f"Unknown setting {key!r}.{nearest(key, names)}")
-    return [override(config, key, value) if known(config) else config for config in configs]
+    return [
+        override(config, key, value) if has_setting(config, key) else config for config in configs
+    ]
 
 
 def apply_settings(configs: list[TrainConfig], assignments: Sequence[str]) -> list[TrainConfig]:

@@ -11,11 +11,11 @@ import tyro
 from rich.console import Console
 
 from lfiw.errors import InputError
+from lfiw.results import read_methods
+from lfiw.results.catalogue import PLANNED
 from lfiw.results.curves import comparison_table
-from lfiw.results.methods import read_methods
-from lfiw.results.readme import curves_by_cell, rebuild_page
+from lfiw.results.readme import rebuild_page, tasks_of
 from lfiw.results.store import add_runs
-from lfiw.results.table1 import PAPER_METHODS, PLANNED, tasks_of
 
 
 @dataclass
@@ -51,12 +51,13 @@ class Show:
     """The store."""
 
     def run(self, console: Console) -> None:
-        cells = curves_by_cell(read_methods([self.results]))
-        for task in tasks_of(cells):
-            curves = [own for (env, _), own in cells.items() if env == task]
-            if curves:
-                console.print(comparison_table(curves))
-            missing = [m for m in PAPER_METHODS if (task, m) in PLANNED - cells.keys()]
+        curves = [method.curves for method in read_methods([self.results])]
+        for task in tasks_of(curves):
+            own = [curve for curve in curves if curve.env == task]
+            if own:
+                console.print(comparison_table(own))
+            run = {curve.method for curve in own}
+            missing = [name for env, name in PLANNED if env == task and name not in run]
             if missing:
                 console.print(f"{task}, not run: {', '.join(missing)}", highlight=False)
 

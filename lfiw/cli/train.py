@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 
-from lfiw.cli.options import apply_settings, parse_seeds, split_names
+from lfiw.cli.options import (
+    AgentNames,
+    Folders,
+    ReplayNames,
+    apply_settings,
+    parse_seeds,
+    split_names,
+)
 from lfiw.errors import InputError, NothingYet, RunError
 from lfiw.wording import one_line
 
@@ -19,17 +26,17 @@ if TYPE_CHECKING:
     from lfiw.training.folder import Training
 
 
-def show_outcome(runs: Sequence[Training], console: Console) -> None:
+def show_outcome(trainings: Sequence[Training], console: Console) -> None:
     """The table of what was trained; methods without an evaluation say why."""
     from lfiw.results.curves import comparison_table, read_curves
     from lfiw.runs.read import read_rows
 
     shown, missing = [], []
-    for run in runs:
+    for training in trainings:
         try:
-            shown.append(read_curves(run.folder))
+            shown.append(read_curves(training.folder))
         except NothingYet as error:
-            failed = read_rows(run.folder, "failed eval")
+            failed = read_rows(training.folder, "failed eval")
             faults = [fault for row in failed for fault in row.get("faults", ())]
             missing.append(f"{error} {faults[-1]}" if faults else str(error))
     if shown:
@@ -44,10 +51,8 @@ class Train:
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """A Gymnasium id, or an importable factory `module:function`."""
-    agent: str = "sac"
-    """Agents, separated by commas: sac, td3."""
-    replay: str = "lfiw"
-    """Replay strategies, separated by commas: uniform, per, ere, lfiw."""
+    agent: AgentNames = "sac"
+    replay: ReplayNames = "lfiw"
     num_seeds: int | None = None
     """Train this many seeds, counted from 0 (default: 1)."""
     seeds: str | None = None
@@ -91,16 +96,16 @@ class Train:
         if cluster is None:
             from lfiw.training import train_all
 
-            runs = train_all(configs, devices=self.devices, **where)
+            trainings = train_all(configs, devices=self.devices, **where)
         else:
             from lfiw.cluster.sweep import train_sweep
 
-            runs = train_sweep(configs, cluster, **where)
+            trainings = train_sweep(configs, cluster, **where)
         try:
-            show_outcome(runs, console)
+            show_outcome(trainings, console)
         finally:
-            for run in runs:
-                console.print(str(run.folder), soft_wrap=True, highlight=False)
+            for training in trainings:
+                console.print(str(training.folder), soft_wrap=True, highlight=False)
 
     def configs(self) -> list[TrainConfig]:
         from lfiw.learning.config import make_config
@@ -134,7 +139,7 @@ class Train:
 class Resume:
     """Go on with runs where they were stopped or killed, to the same bits on the same machine."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    folders: Folders
     """Method folders, or folders that hold some."""
     env_steps: str | None = None
     """Extend the runs to this many environment steps; schedules stay at their end values."""
@@ -151,10 +156,10 @@ class Resume:
         from lfiw.settings import parse
         from lfiw.training.resume import resume
 
-        if not self.runs:
+        if not self.folders:
             raise InputError("Name at least one method folder.")
         done = resume(
-            self.runs,
+            self.folders,
             env_steps=None if self.env_steps is None else parse("--env-steps", self.env_steps, int),
             seeds=parse_seeds(self.seeds) if self.seeds is not None else (),
             allow_inexact=self.allow_inexact,
@@ -168,17 +173,17 @@ class Resume:
 class Verify:
     """Check every file of runs against its hash, and say from where a resume would go on."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    folders: Folders
     """Method folders, or folders that hold some."""
 
     def run(self, console: Console) -> None:
         from lfiw.runs.layout import find_folders, parts_of
         from lfiw.runs.verify import verify_run
 
-        if not self.runs:
+        if not self.folders:
             raise InputError("Name at least one method folder.")
         damaged = 0
-        for folder in [part for run in find_folders(self.runs) for part in parts_of(run)]:
+        for folder in [part for found in find_folders(self.folders) for part in parts_of(found)]:
             problems, outcome = verify_run(folder)
             damaged += len(problems)
             for line in (*problems, outcome):

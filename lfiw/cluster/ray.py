@@ -1,5 +1,5 @@
-"""Ray: a cluster to join, the share of it that a group of runs takes, and the task that trains
-the group. Nothing here imports ray or jax before it is needed."""
+"""Ray: a cluster to join, the share of it that a method takes, and the task that trains it.
+Nothing here imports ray or jax before it is needed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from lfiw.wording import size_text
 LOCAL = "local"
 OBJECT_STORE_BYTES = 100 * 2**20  # nothing but small settings passes through it
 ANSWER_SECONDS = 10.0
-GPU_SHARE = 0.5  # two groups on a GPU: one learns while the other collects
-GPU_MEMORY_SHARE = 0.9  # of a group's part of a GPU; the rest is for the driver's own
+GPU_SHARE = 0.5  # two methods on a GPU: one learns while the other collects
+GPU_MEMORY_SHARE = 0.9  # of a method's part of a GPU; the rest is for the driver's own
 # A dying process holds its method folder until the system, or a file server's lease, frees it.
 LOCK_PATIENCE_SECONDS = 120.0
 
@@ -32,7 +32,7 @@ Node = Mapping[str, float]  # what a node has in all: CPU, GPU, memory
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """Which cluster, and what each group of runs takes of it; None: what the group needs."""
+    """Which cluster, and what each method takes of it; None: what the method needs."""
 
     address: str = LOCAL
     gpus_per_group: float | None = None
@@ -77,7 +77,7 @@ class Share(NamedTuple):
 
 
 def share_of(num_seeds: int, needed: int, nodes: Sequence[Node], config: ClusterConfig) -> Share:
-    """A CPU for each seed as far as a node has them, and beside a GPU not more than the group's
+    """A CPU for each seed as far as a node has them, and beside a GPU not more than the method's
     part of it, so that the GPUs are never idle for want of CPUs. `needed`: bytes of all runs."""
     gpus = config.gpus_per_group
     if gpus is None:
@@ -153,18 +153,18 @@ def living_nodes(ray: Any) -> list[Node]:
 def submit(
     ray: Any, folder: Path, config: dict[str, Any], share: Share, workers: int | None
 ) -> Any:
-    """Ask the cluster to train a group; the answer is a reference to the task's end."""
+    """Ask the cluster to train a method; the answer is a reference to the task's end."""
     task = ray.remote(
         num_cpus=share.cpus,
         num_gpus=share.gpus,
         memory=share.memory,
         max_calls=1,  # a process of its own, with a jax of its own
-        max_retries=0,  # who submits decides, and sees whether the group gets further
-    )(train_group)
+        max_retries=0,  # who submits decides, and sees whether the method gets further
+    )(train_method)
     return task.remote(str(folder), config, share, workers, sys.argv)
 
 
-def train_group(
+def train_method(
     folder: str,
     config: dict[str, Any],
     share: Share,
@@ -177,19 +177,20 @@ def train_group(
     from rich.console import Console
 
     from lfiw.learning.config import config_from_json
+    from lfiw.runs.read import is_begun
     from lfiw.training.jobs import Job
-    from lfiw.training.resume import is_begun, resume
+    from lfiw.training.resume import resume
     from lfiw.training.start import run_jobs
 
     cpus = min(share.cpus, usable_cores())
     workers = cpus if workers is None else workers
     devices = "gpu" if share.gpus else f"cpu:{cpus}"
-    run = Path(folder)
-    wait_until_free(run)
-    if is_begun(run):
-        resume([run], workers=workers, devices=devices)
+    place = Path(folder)
+    wait_until_free(place)
+    if is_begun(place):
+        resume([place], workers=workers, devices=devices)
     else:
-        job = Job(config_from_json(config), run)
+        job = Job(config_from_json(config), place)
         run_jobs([job], workers, devices, Console(stderr=True))
 
 
@@ -202,21 +203,21 @@ def process_settings(share: Share) -> dict[str, str]:
     return {}
 
 
-def lock_time(run: Path) -> int:
+def lock_time(folder: Path) -> int:
     """Changes when a task takes up the method folder: so it is known to have started."""
     try:
-        return (run / LOCK).stat().st_mtime_ns
+        return (folder / LOCK).stat().st_mtime_ns
     except OSError:
         return 0
 
 
-def wait_until_free(run: Path) -> None:
+def wait_until_free(folder: Path) -> None:
     """For the end of a former writer: of a task whose node or driver was given up."""
     give_up = time.monotonic() + LOCK_PATIENCE_SECONDS
-    while (run / LOCK).exists():
+    while (folder / LOCK).exists():
         try:
-            with locked(run):
-                (run / LOCK).touch()
+            with locked(folder):
+                (folder / LOCK).touch()
                 return
         except InputError:
             if time.monotonic() > give_up:

@@ -1,4 +1,4 @@
-"""A sweep: groups of runs as tasks of a cluster, each to its end, whatever dies on the way."""
+"""A sweep: methods as tasks of a cluster, each to its end, whatever dies on the way."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ from lfiw.cluster.ray import (
     refuse_impossible,
     share_of,
 )
-from lfiw.cluster.task import DONE, FAILED, TRAINING, WAITING, Group
+from lfiw.cluster.task import DONE, FAILED, TRAINING, WAITING, SweepTask
 from lfiw.errors import InputError, RunError
 from lfiw.learning.config import TrainConfig, check, warnings
 from lfiw.learning.learner import state_bytes
 from lfiw.runs.layout import method_folder
+from lfiw.runs.read import is_begun
 from lfiw.settings import conformed
 from lfiw.training.folder import Training, check_disk, refuse_twins
 from lfiw.training.progress import show_progress
-from lfiw.training.resume import is_begun, refuse_other_settings
+from lfiw.training.resume import refuse_other_settings
 from lfiw.training.side_by_side import stop_on_signal
 
 POLL_SECONDS = 1.0
-MAX_FRUITLESS_DEATHS = 10  # of a group that has not reached another checkpoint in between
+MAX_FRUITLESS_DEATHS = 10  # of a method that has not reached another checkpoint in between
 STARVATION_SECONDS = 300.0  # how long a lost node may take to be replaced
 STOP_SECONDS = 60.0  # for tasks to save when the sweep is interrupted
 
@@ -57,64 +58,64 @@ def train_sweep(
     configs = [conformed(config) for config in configs]
     for config in configs:
         check(config)
-    runs = [Training(method_folder(out, c.env.id, c.method, label), c) for c in configs]
-    run_sweep(runs, cluster, workers, Console(quiet=quiet, stderr=True, markup=False))
-    return runs
+    trainings = [Training(method_folder(out, c.env.id, c.method, label), c) for c in configs]
+    run_sweep(trainings, cluster, workers, Console(quiet=quiet, stderr=True, markup=False))
+    return trainings
 
 
 def run_sweep(
-    runs: Sequence[Training], cluster: ClusterConfig, workers: int | None, console: Console
+    trainings: Sequence[Training], cluster: ClusterConfig, workers: int | None, console: Console
 ) -> None:
     """Bring all method folders to their end; raises a sentence for each that failed."""
-    refuse_twins([run.folder for run in runs])
-    for run in runs:
-        if is_begun(run.folder):
-            refuse_other_settings(run)
+    refuse_twins([training.folder for training in trainings])
+    for training in trainings:
+        if is_begun(training.folder):
+            refuse_other_settings(training)
     say = partial(console.print, highlight=False, soft_wrap=True)
-    for run in runs:
-        for warning in warnings(run.config):
+    for training in trainings:
+        for warning in warnings(training.config):
             say(f"Note: {warning}")
-    groups = [Group(run) for run in runs]
-    todo = [group for group in groups if group.progress.state != DONE]
+    tasks = [SweepTask(training) for training in trainings]
+    todo = [task for task in tasks if task.progress.state != DONE]
     if not todo:
         return
     needed = bytes_needed(todo)
-    check_disk(sum(needed.values()), [group.run.folder for group in todo])
+    check_disk(sum(needed.values()), [task.training.folder for task in todo])
     with connected(cluster.address) as ray:
         nodes = living_nodes(ray)
-        for group in todo:
-            name, num_seeds = group.progress.name, len(group.run.config.seeds)
-            group.share = share_of(num_seeds, needed[name], nodes, cluster)
-            refuse_impossible(name, group.share, nodes)
-        say(f"Groups to train: {len(todo)}; nodes of the cluster: {len(nodes)}")
-        Sweep(ray, groups, workers, console).run()
-    if failed := [group.failure for group in groups if group.failure]:
+        for task in todo:
+            name, num_seeds = task.progress.name, len(task.training.config.seeds)
+            task.share = share_of(num_seeds, needed[name], nodes, cluster)
+            refuse_impossible(name, task.share, nodes)
+        say(f"Methods to train: {len(todo)}; nodes of the cluster: {len(nodes)}")
+        Sweep(ray, tasks, workers, console).run()
+    if failed := [task.failure for task in tasks if task.failure]:
         raise RunError(" ".join(failed))
 
 
-def bytes_needed(groups: Sequence[Group]) -> dict[str, int]:
-    """Memory of all runs of each group."""
+def bytes_needed(tasks: Sequence[SweepTask]) -> dict[str, int]:
+    """Memory of all runs of each method."""
     jax.config.update("jax_platforms", "cpu")  # the GPUs are for the tasks
-    configs = [group.run.config for group in groups]
+    configs = [task.training.config for task in tasks]
     probed = probe_all([config.env for config in configs])
     return {
-        group.progress.name: len(config.seeds) * state_bytes(config, spec)
-        for group, config, (spec, _) in zip(groups, configs, probed, strict=True)
+        task.progress.name: len(config.seeds) * state_bytes(config, spec)
+        for task, config, (spec, _) in zip(tasks, configs, probed, strict=True)
     }
 
 
 class Sweep:
-    """Submits all groups and looks after them; the cluster decides which train at once."""
+    """Submits all methods and looks after them; the cluster decides which train at once."""
 
     def __init__(
-        self, ray: Any, groups: Sequence[Group], workers: int | None, console: Console
+        self, ray: Any, tasks: Sequence[SweepTask], workers: int | None, console: Console
     ) -> None:
         self.ray = ray
-        self.groups = groups
+        self.tasks = tasks
         self.workers = workers
         self.say = partial(console.print, highlight=False, soft_wrap=True)
         self.console = console
-        self.shown = [group.progress for group in groups]
+        self.shown = [task.progress for task in tasks]
         self.starving_since: float | None = None
 
     def run(self) -> None:
@@ -123,9 +124,9 @@ class Sweep:
         # leaves a proxy alone, and this one is silent.
         silence = cast(IO[str], FileProxy(Console(quiet=True), sys.stdout))
         with stop_on_signal(stop), redirect_stdout(silence):
-            for group in self.groups:
-                if group.progress.state != DONE:
-                    group.submit(self.ray, self.workers)
+            for task in self.tasks:
+                if task.progress.state != DONE:
+                    task.submit(self.ray, self.workers)
             show_progress(
                 self.summary,
                 self.shown,
@@ -137,70 +138,70 @@ class Sweep:
                 raise KeyboardInterrupt("the same command goes on")
 
     def summary(self) -> str:
-        counts = Counter(group.progress.state for group in self.groups)
+        counts = Counter(task.progress.state for task in self.tasks)
         states = (f"{counts[state]} {state}" for state in (DONE, TRAINING, WAITING, FAILED))
-        return f"{len(self.groups)} groups, {', '.join(states)}"
+        return f"{len(self.tasks)} methods, {', '.join(states)}"
 
     def advance(self) -> bool:
         """Deal with what has happened since the last call; says whether more is to come."""
-        tasks = {group.task: group for group in self.groups if group.task is not None}
-        if not tasks:
+        submitted = {task.reference: task for task in self.tasks if task.reference is not None}
+        if not submitted:
             return False
-        ended, _ = self.ray.wait(list(tasks), num_returns=len(tasks), timeout=POLL_SECONDS)
-        for group in tasks.values():
-            group.look()
-        for task in ended:
-            self.settle(tasks[task])
+        ended, _ = self.ray.wait(list(submitted), num_returns=len(submitted), timeout=POLL_SECONDS)
+        for task in submitted.values():
+            task.look()
+        for reference in ended:
+            self.settle(submitted[reference])
         self.give_up_starving()
         self.shown.sort(key=lambda progress: SHOWN_FIRST.index(progress.state))
-        return any(group.task is not None for group in self.groups)
+        return any(task.reference is not None for task in self.tasks)
 
-    def settle(self, group: Group) -> None:
+    def settle(self, task: SweepTask) -> None:
         """A task ends well, fails for a reason that would come again, or dies and is repeated."""
         errors = self.ray.exceptions
-        name = group.progress.name
+        name = task.progress.name
         try:
-            self.ray.get(group.task)
+            self.ray.get(task.reference)
         except errors.RayTaskError as error:
-            group.end(FAILED, reason(error.cause or error))
+            task.end(FAILED, reason(error.cause or error))
         except errors.RayError as error:
-            group.deaths += 1
+            task.deaths += 1
             death = f"{type(error).__name__}: {first_line(error)}"
-            if group.deaths < MAX_FRUITLESS_DEATHS:
+            if task.deaths < MAX_FRUITLESS_DEATHS:
                 self.say(f"{name} died and is taken up again ({death})")
-                group.submit(self.ray, self.workers)
+                task.submit(self.ray, self.workers)
                 return
-            group.end(
+            task.end(
                 FAILED,
-                f"it died {group.deaths} times in a row without getting further, at "
+                f"it died {task.deaths} times in a row without getting further, at "
                 f"last with {death}",
             )
         else:
-            group.end(DONE)
-        self.say(f"{group.failure or f'{name} is complete'} ({self.summary()})")
+            task.end(DONE)
+        self.say(f"{task.failure or f'{name} is complete'} ({self.summary()})")
 
     def give_up_starving(self) -> None:
         """Nodes may be lost for good: then nothing is waited for that cannot come."""
-        waiting = [group for group in self.groups if group.progress.state == WAITING]
+        waiting = [task for task in self.tasks if task.progress.state == WAITING]
         nodes = living_nodes(self.ray)
-        starving = [group for group in waiting if not any(map(group.share.fits, nodes))]
+        starving = [task for task in waiting if not any(map(task.share.fits, nodes))]
         if not starving:
             self.starving_since = None
             return
         self.starving_since = self.starving_since or time.monotonic()
         if time.monotonic() - self.starving_since < STARVATION_SECONDS:
             return
-        for group in starving:
-            self.ray.cancel(group.task)
-            group.end(FAILED, f"no node is left that has {group.share}.")
+        for task in starving:
+            self.ray.cancel(task.reference)
+            task.end(FAILED, f"no node is left that has {task.share}.")
 
     def cancel(self) -> None:
         """Ask all tasks to save and stop, and wait for them."""
-        tasks = [group.task for group in self.groups if group.task is not None]
+        references = [task.reference for task in self.tasks if task.reference is not None]
         self.say("Stopping; the same command goes on with the sweep.")
-        for task in tasks:
-            self.ray.cancel(task)
-        self.ray.wait(tasks, num_returns=len(tasks), timeout=STOP_SECONDS)
+        for reference in references:
+            self.ray.cancel(reference)
+        self.ray.wait(references, num_returns=len(references), timeout=STOP_SECONDS)
 
 
 def reason(cause: BaseException) -> str:

@@ -8,35 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.cluster.ray import Share, lock_time, submit
-from lfiw.errors import Damaged
-from lfiw.learning.config import config_to_json
-from lfiw.runs.checkpoint import list_checkpoints, read_manifest
-from lfiw.runs.read import LOG
+from lfiw.runs.checkpoint import list_checkpoints
+from lfiw.runs.read import LOG, is_finished
 from lfiw.runs.rows import parse_row
+from lfiw.settings import to_json
 from lfiw.training.folder import Training
 from lfiw.training.progress import Progress
-from lfiw.training.resume import is_last
 
 WAITING, TRAINING, DONE, FAILED = "waiting", "training", "done", "failed"
 
 
-def is_complete(run: Training) -> bool:
-    """The newest checkpoint is of the last step, and not within a phase."""
-    try:
-        newest = list_checkpoints(run.folder)[:1]
-        facts = read_manifest(newest[0])["facts"] if newest else {}
-    except Damaged:
-        return False
-    return is_last(facts, run.config)
-
-
 @dataclass
-class Group:
+class SweepTask:
     """A method folder on its way: its task, if it has one, and what is known of it."""
 
-    run: Training
+    training: Training
     share: Share = field(init=False)
-    task: Any = None
+    reference: Any = None  # Ray's, while it is submitted
     lock_time: int = 0  # when the task was submitted
     deaths: int = 0  # since the last checkpoint
     checkpoint: str = ""  # the newest one when the task was submitted
@@ -44,37 +32,37 @@ class Group:
     progress: Progress = field(init=False)
 
     def __post_init__(self) -> None:
-        folder, config = self.run.folder, self.run.config
+        folder, config = self.training.folder, self.training.config
         name = "/".join(folder.parts[-2:])
         self.progress = Progress(name, config.env_steps, len(config.seeds))
         self.log = LogReader(folder / LOG, self.progress)
         self.log.read()
-        self.progress.state = DONE if is_complete(self.run) else WAITING
+        self.progress.state = DONE if is_finished(folder, config.env_steps) else WAITING
 
     def submit(self, ray: Any, workers: int | None) -> None:
-        folder = self.run.folder.absolute()
+        folder = self.training.folder.absolute()
         self.lock_time = lock_time(folder)
         newest = next((path.name for path in list_checkpoints(folder)), "")
         self.deaths = self.deaths if newest == self.checkpoint else 0
         self.checkpoint = newest
-        config = config_to_json(self.run.config)
-        self.task = submit(ray, folder, config, self.share, workers)
+        config = to_json(self.training.config)
+        self.reference = submit(ray, folder, config, self.share, workers)
         self.progress.state = WAITING
 
     def look(self) -> None:
         """Read what the task has written so far."""
-        if self.task is not None and lock_time(self.run.folder) != self.lock_time:
+        if self.reference is not None and lock_time(self.training.folder) != self.lock_time:
             self.progress.state = TRAINING
         self.log.read()
 
     def end(self, state: str, failure: str = "") -> None:
-        self.task = None
+        self.reference = None
         self.progress.state = state
         self.failure = f"{self.progress.name} failed: {failure}" if failure else ""
 
 
 class LogReader:
-    """Follows the log of a group, from wherever it is trained."""
+    """Follows the log of a method, from wherever it is trained."""
 
     def __init__(self, path: Path, progress: Progress) -> None:
         self.path = path

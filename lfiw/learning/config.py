@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,13 +9,10 @@ from lfiw.agents import AGENTS
 from lfiw.agents.sac import SacConfig
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
+from lfiw.registry import Registry
 from lfiw.replay import REPLAYS
 from lfiw.replay.lfiw import LfiwConfig
-from lfiw.settings import LARGEST_INTEGER, check_ranges, from_json, override, setting, to_json
-from lfiw.wording import nearest
-
-AGENT_CONFIGS: dict[str, type[Any]] = {kind.name: kind for kind in AGENTS}
-REPLAY_CONFIGS: dict[str, type[Any]] = {kind.name: kind for kind in REPLAYS}
+from lfiw.settings import LARGEST_INTEGER, check_ranges, from_json, override, part, pick, setting
 
 
 @dataclass(frozen=True)
@@ -32,8 +28,8 @@ class TrainConfig:
     """Everything that decides the bits of a method's runs. Defaults: the `default` preset."""
 
     env: EnvConfig
-    agent: Any = field(default_factory=SacConfig)
-    replay: Any = field(default_factory=LfiwConfig)
+    agent: Any = part(lambda: AGENTS, SacConfig)
+    replay: Any = part(lambda: REPLAYS, LfiwConfig)
     seeds: tuple[int, ...] = setting((0,), at_least=0)
     env_steps: int = setting(1_000_000, at_least=1)
     batch_size: int = setting(256, at_least=1)  # paper, Tables 2 and 3
@@ -53,10 +49,15 @@ class TrainConfig:
     deterministic: bool = False  # on a GPU: the same bits again, at some cost
 
     def __post_init__(self) -> None:
-        for name, kinds in {"env": [EnvConfig], "agent": AGENTS, "replay": REPLAYS}.items():
-            if type(part := getattr(self, name)) not in kinds:
-                names = " or ".join(f"{kind.__name__}(...)" for kind in kinds)
-                raise InputError(f"{name} must be {names}, not {part!r}.")
+        kinds: dict[str, list[type[Any]]] = {
+            "env": [EnvConfig],
+            "agent": list(AGENTS.values()),
+            "replay": list(REPLAYS.values()),
+        }
+        for name, known in kinds.items():
+            if type(given := getattr(self, name)) not in known:
+                names = " or ".join(f"{kind.__name__}(...)" for kind in known)
+                raise InputError(f"{name} must be {names}, not {given!r}.")
 
     @classmethod
     def paper(cls, **settings: Any) -> TrainConfig:
@@ -80,13 +81,6 @@ class TrainConfig:
 PRESETS = ("default", "paper")
 
 
-def pick(name: str, registry: dict[str, Any], what: str) -> Any:
-    """The registry's entry, or a sentence with the nearest valid name."""
-    if name not in registry:
-        raise InputError(f"Unknown {what} {name!r}.{nearest(name, registry)}")
-    return registry[name]
-
-
 def make_config(
     env: str | EnvConfig,
     agent: Any = "sac",
@@ -98,7 +92,7 @@ def make_config(
     for those of its parts."""
     pick(preset, dict.fromkeys(PRESETS), "preset")
 
-    def part(value: Any, registry: dict[str, type[Any]], what: str) -> Any:
+    def chosen(value: Any, registry: Registry, what: str) -> Any:
         if not isinstance(value, str):
             return value
         kind = pick(value, registry, what)
@@ -107,8 +101,8 @@ def make_config(
     make = TrainConfig.paper if preset == "paper" else TrainConfig
     config = make(
         env=EnvConfig(env) if isinstance(env, str) else env,
-        agent=part(agent, AGENT_CONFIGS, "agent"),
-        replay=part(replay, REPLAY_CONFIGS, "replay strategy"),
+        agent=chosen(agent, AGENTS, "agent"),
+        replay=chosen(replay, REPLAYS, "replay strategy"),
     )
     for key, value in settings.items():
         config = override(config, key, value)
@@ -160,7 +154,7 @@ def warnings(config: TrainConfig) -> list[str]:
         if replay.warmup_env_steps >= config.env_steps:
             found.append(
                 f"{ends}, before its warm-up of {replay.warmup_env_steps}: it is plain "
-                f"{replay.sampling} replay (--set replay.warmup_env_steps=N changes that)."
+                f"{replay.over.name} replay (--set replay.warmup_env_steps=N changes that)."
             )
         elif replay.fast_size >= config.env_steps:
             found.append(
@@ -174,22 +168,7 @@ def warnings(config: TrainConfig) -> list[str]:
     return found
 
 
-def config_to_json(config: TrainConfig) -> dict[str, Any]:
-    return to_json(config)
-
-
 def config_from_json(values: dict[str, Any]) -> TrainConfig:
     """The config of a method folder; raises a sentence where it is not one of ours."""
-
-    def part(name: str, registry: dict[str, type[Any]], what: str) -> Any:
-        given = values.get(name)
-        if not (isinstance(given, dict) and isinstance(given.get("name"), str)):
-            raise InputError(f"The configuration names no {what}.")
-        return from_json(pick(given["name"], registry, what), given)
-
-    general = {key: value for key, value in values.items() if key not in ("agent", "replay")}
-    return dataclasses.replace(
-        from_json(TrainConfig, general),
-        agent=part("agent", AGENT_CONFIGS, "agent"),
-        replay=part("replay", REPLAY_CONFIGS, "replay strategy"),
-    )
+    config: TrainConfig = from_json(TrainConfig, values)
+    return config

@@ -7,7 +7,8 @@ the devices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,16 +18,7 @@ import numpy as np
 from lfiw.errors import Damaged
 from lfiw.learning.config import TrainConfig
 from lfiw.learning.learner import Learner, LearnerState, make_learner
-from lfiw.learning.packed import Packed
-from lfiw.learning.saved_state import (
-    from_data,
-    is_rows,
-    leaf_name,
-    ring_counter,
-    ring_rows,
-    saved_array,
-    to_data,
-)
+from lfiw.learning.saved_state import exported, from_data, leaf_name, saved_leaf, to_data
 from lfiw.learning.scalars import traced_settings
 from lfiw.types import EnvSpec
 
@@ -85,8 +77,12 @@ def over_runs(learner: Learner) -> Learner:
     )
 
 
+States = list[LearnerState]  # by shard; a batch of runs has the run axis first in its arrays
+
+
 class Group:
-    """The learners of several runs of one program, fed and read as numpy arrays [R, ...]."""
+    """The program of several runs of one method and their places on devices: functions of states
+    that somebody else keeps, fed and read as numpy arrays [R, ...]."""
 
     def __init__(
         self,
@@ -103,84 +99,76 @@ class Group:
         self.options = dict(COMPILER_OPTIONS.get(devices[0].platform, {}))
         if config.deterministic and devices[0].platform == "gpu":
             self.options |= DETERMINISTIC_OPTIONS
-        init = jax.jit(self.learner.init, compiler_options=self.options)
+        self._init = jax.jit(self.learner.init, compiler_options=self.options)
         self._add = jax.jit(self.learner.add, donate_argnums=0, compiler_options=self.options)
-
         values = scalars or [traced_settings(config)] * len(config.seeds)
         stacked = {
             name: np.asarray([run[name] for run in values], _dtype(values[0][name]))
             for name in values[0]
         }
         self.scalars = [self._put(stacked, shard) for shard in self.shards]
-        seeds = np.asarray(config.seeds, np.uint32)
-        keys = [self._put(seeds, shard) for shard in self.shards]
-        self.states: list[LearnerState] = [
-            init(scalars, key) for scalars, key in zip(self.scalars, keys, strict=True)
-        ]
 
     def _put(self, values: Any, shard: Shard) -> Any:
         """A shard's part of arrays [R, ...] on its device."""
         part = shard.runs if self.batched else shard.runs.start
         return jax.device_put(jax.tree.map(lambda array: array[part], values), shard.device)
 
-    def add(self, rows: np.ndarray) -> None:
-        """Store collected transitions [R, n, row_size]."""
-        self.states = [
-            self._add(state, self._put(rows, shard))
-            for state, shard in zip(self.states, self.shards, strict=True)
+    def init(self) -> States:
+        seeds = np.asarray(self.config.seeds, np.uint32)
+        return [
+            self._init(scalars, self._put(seeds, shard))
+            for scalars, shard in zip(self.scalars, self.shards, strict=True)
         ]
 
-    def policies(self) -> list[dict[str, np.ndarray]]:
+    def add(self, states: States, rows: np.ndarray) -> States:
+        """Store collected transitions [R, n, row_size]; the given states are used up."""
+        return [
+            self._add(state, self._put(rows, shard))
+            for state, shard in zip(states, self.shards, strict=True)
+        ]
+
+    def policies(self, states: States) -> list[dict[str, np.ndarray]]:
         """The numpy policy of every run."""
-        return self.split([self.learner.policy(*pair) for pair in self._pairs()])
+        pairs = zip(states, self.scalars, strict=True)
+        return self.split([self.learner.policy(*pair) for pair in pairs])
 
-    def snapshots(self) -> list[dict[str, np.ndarray]]:
-        return self.split([self.learner.snapshot(*pair) for pair in self._pairs()])
+    def snapshots(self, states: States) -> list[dict[str, np.ndarray]]:
+        """The networks of every run."""
+        pairs = zip(states, self.scalars, strict=True)
+        return self.split([self.learner.snapshot(*pair) for pair in pairs])
 
-    def export(self) -> list[dict[str, np.ndarray]]:
-        """The state of every run but for the ring's rows, which are on disk already."""
-        parts = []
-        for state in self.states:
-            leaves = jax.tree_util.tree_leaves_with_path(state)
-            parts.append({leaf_name(path): to_data(leaf) for path, leaf in leaves})
-            parts[-1] = {name: leaf for name, leaf in parts[-1].items() if not is_rows(name)}
-        return self.split(parts)
+    def export(self, states: States) -> list[dict[str, np.ndarray]]:
+        """The state of every run but for the ring's rows."""
+        return self.split([exported(state) for state in states])
 
     def restore(
-        self, runs: Sequence[Mapping[str, np.ndarray]], rows: Sequence[np.ndarray], num_rows: int
-    ) -> None:
-        """Put every run back: its exported state and its newest rows [n, row_size]."""
-        for index, shard in enumerate(self.shards):
-            chosen = range(len(runs))[shard.runs]
+        self,
+        states: States,
+        runs: Sequence[Mapping[str, np.ndarray]],
+        rows: Sequence[np.ndarray],
+        num_rows: int,
+    ) -> States:
+        """States like the given ones with what was exported of every run, and its newest rows."""
+        restored = []
+        for state, shard in zip(states, self.shards, strict=True):
+            own = [
+                partial(saved_leaf, runs[run], rows[run], num_rows, self.config.capacity)
+                for run in range(len(runs))[shard.runs]
+            ]
+            new = jax.tree_util.tree_map_with_path(partial(self._leaf, own), state)
+            restored.append(jax.device_put(new, shard.device))
+        return restored
 
-            def leaf(path: Any, current: Any, chosen: range = chosen) -> Any:
-                name = leaf_name(path)
-                if is_rows(name):
-                    values = [
-                        ring_rows(rows[run], num_rows, self.config.capacity) for run in chosen
-                    ]
-                elif (counter := ring_counter(name, num_rows, self.config.capacity)) is not None:
-                    values = [counter] * len(chosen)
-                else:
-                    values = [saved_array(name, runs[run], self.config.capacity) for run in chosen]
-                array = np.stack(values) if self.batched else values[0]
-                expected = jax.eval_shape(to_data, current)
-                if array.shape != expected.shape or array.dtype != expected.dtype:
-                    raise Damaged(
-                        f"The checkpoint's {name} is {array.dtype}{array.shape}, not "
-                        f"{expected.dtype}{expected.shape}."
-                    )
-                return from_data(array, current)
-
-            restored = jax.tree_util.tree_map_with_path(leaf, self.states[index])
-            self.states[index] = jax.device_put(restored, shard.device)
-
-    def metrics(self, call: list[Packed]) -> list[dict[str, np.ndarray]]:
-        """The metrics that a call of updates left behind, by run."""
-        return [own.unpack() for own in self.split(call)]
-
-    def _pairs(self) -> list[tuple[LearnerState, Any]]:
-        return list(zip(self.states, self.scalars, strict=True))
+    def _leaf(self, runs: Sequence[Callable[[str], np.ndarray]], path: Any, current: Any) -> Any:
+        name = leaf_name(path)
+        array = np.stack([run(name) for run in runs]) if self.batched else runs[0](name)
+        expected = jax.eval_shape(to_data, current)
+        if array.shape != expected.shape or array.dtype != expected.dtype:
+            raise Damaged(
+                f"The checkpoint's {name} is {array.dtype}{array.shape}, not "
+                f"{expected.dtype}{expected.shape}."
+            )
+        return from_data(array, current)
 
     def split(self, parts: list[Any]) -> list[Any]:
         """Results of the shards as one numpy tree per run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,11 +12,12 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from lfiw.agents import make_agent
+from lfiw.agents.base import Agent
 from lfiw.learning.config import TrainConfig
 from lfiw.learning.packed import Packed
 from lfiw.learning.scalars import Scalars, traced_settings, with_scalars
-from lfiw.networks import named_arrays
-from lfiw.replay import ReplayContext, make_replay
+from lfiw.replay import make_replay
+from lfiw.replay.base import Replay, ReplayContext
 from lfiw.types import Clock, EnvSpec, Metrics, Trace
 
 
@@ -44,13 +46,6 @@ class Learner(NamedTuple):
     # Both only pick arrays, so they serve one run and a batch of runs alike.
     policy: Callable[[LearnerState, Scalars], dict[str, Array]]
     snapshot: Callable[[LearnerState, Scalars], dict[str, Array]]
-
-    def learn(
-        self, state: LearnerState, scalars: Scalars, clock: Clock
-    ) -> tuple[LearnerState, Metrics]:
-        """One call of updates."""
-        (state,), (metrics,) = learn_together((self,), (state,), (scalars,), clock)
-        return state, metrics.unpack()
 
 
 def learn_together(
@@ -110,18 +105,21 @@ def scan_packed(body: Callable[..., Any], state: Any, inputs: Any) -> tuple[Any,
     return state, jax.vmap(unpack)(outputs)
 
 
+def make_parts(config: TrainConfig, spec: EnvSpec, scalars: Scalars) -> tuple[Agent, Replay]:
+    run = with_scalars(config, scalars)
+    context = ReplayContext(
+        spec=spec,
+        capacity=config.capacity,
+        buffer_size=config.buffer_size,
+        batch_size=config.batch_size,
+        schedule_env_steps=run.schedule_horizon,
+        agent_learning_rate=run.agent.learning_rate,
+    )
+    return make_agent(run.agent, spec, config.batch_size), make_replay(run.replay, context)
+
+
 def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
-    def parts(scalars: Scalars) -> tuple[Any, Any]:
-        run = with_scalars(config, scalars)
-        context = ReplayContext(
-            spec=spec,
-            capacity=config.capacity,
-            buffer_size=config.buffer_size,
-            batch_size=config.batch_size,
-            schedule_env_steps=run.schedule_horizon,
-            agent_learning_rate=run.agent.learning_rate,
-        )
-        return make_agent(run.agent, spec, config.batch_size), make_replay(run.replay, context)
+    parts = partial(make_parts, config, spec)
 
     def init(scalars: Scalars, seed: Array) -> LearnerState:
         agent, replay = parts(scalars)
@@ -192,11 +190,7 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
 
     def snapshot(state: LearnerState, scalars: Scalars) -> dict[str, Array]:
         agent, replay = parts(scalars)
-        networks = agent.networks(state.agent) | replay.networks(state.replay)
-        arrays: dict[str, Array] = {}
-        for name, network in networks.items():
-            arrays |= named_arrays(network, name)
-        return arrays
+        return agent.networks(state.agent) | replay.networks(state.replay)
 
     return Learner(
         init=init,

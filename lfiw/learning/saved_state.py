@@ -14,26 +14,27 @@ from lfiw.errors import Damaged
 from lfiw.replay.sum_tree import grow_tree
 
 
-def ring_rows(newest: np.ndarray, num_rows: int, capacity: int) -> np.ndarray:
-    """The ring's rows after `num_rows` were written, of which `newest` are the last."""
-    rows = np.zeros((capacity, newest.shape[1]), np.float32)
-    rows[np.arange(num_rows - len(newest), num_rows) % capacity] = newest
-    return rows
+def exported(state: Any) -> dict[str, Any]:
+    """The leaves of a learner's state by name, but for the ring's rows."""
+    leaves = {
+        leaf_name(path): to_data(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+    }
+    return {name: leaf for name, leaf in leaves.items() if not _is_ring(name, "rows")}
 
 
-def ring_counter(name: str, num_rows: int, capacity: int) -> np.ndarray | None:
-    """The ring's head or size after `num_rows`: an extended run has a larger ring than the one
-    that was exported, and its counters then differ."""
-    if name.startswith("replay") and name.endswith(".head"):
+def saved_leaf(
+    saved: Mapping[str, np.ndarray], newest: np.ndarray, num_rows: int, capacity: int, name: str
+) -> np.ndarray:
+    """A leaf of one run's state, by what was exported of it and its `newest` rows. The ring of a
+    run that was extended is larger than the exported one: what counts its slots differs."""
+    if _is_ring(name, "rows"):
+        rows = np.zeros((capacity, newest.shape[1]), np.float32)
+        rows[np.arange(num_rows - len(newest), num_rows) % capacity] = newest
+        return rows
+    if _is_ring(name, "head"):
         return np.array(num_rows % capacity, np.int32)
-    if name.startswith("replay") and name.endswith(".size"):
+    if _is_ring(name, "size"):
         return np.array(min(num_rows, capacity), np.int32)
-    return None
-
-
-def saved_array(name: str, saved: Mapping[str, np.ndarray], capacity: int) -> np.ndarray:
-    """The array itself; or, for a level of the sum tree of an extended run's larger ring, what
-    the saved leaves make it: the slots of the ring stay where they were."""
     stem, _, level = name.rpartition("[")
     levels = [other for other in saved if other.startswith(f"{stem}[")]
     if stem.endswith(".tree") and levels and len(leaves := saved[max(levels)]) < capacity:
@@ -43,12 +44,12 @@ def saved_array(name: str, saved: Mapping[str, np.ndarray], capacity: int) -> np
     return saved[name]
 
 
+def _is_ring(name: str, field: str) -> bool:
+    return name.startswith("replay") and name.endswith(f".{field}")
+
+
 def leaf_name(path: Any) -> str:
     return jax.tree_util.keystr(path).lstrip(".")
-
-
-def is_rows(name: str) -> bool:
-    return name.startswith("replay") and name.endswith(".rows")
 
 
 def is_key(leaf: Any) -> bool:

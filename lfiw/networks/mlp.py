@@ -1,23 +1,22 @@
-"""Multi-layer perceptrons as plain pytrees.
-
-Weights may carry leading axes: twin critics are one network whose weights are stacked
-as [2, in, out], so that both run in one batched product.
-"""
+"""Multi-layer perceptrons as plain pytrees."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from lfiw.networks.base import Network
+
 
 class Layer(NamedTuple):
-    weight: Array  # [..., in, out]
-    bias: Array  # [..., out]
+    weight: Array  # [in, out]
+    bias: Array  # [out]
 
 
 Mlp = tuple[Layer, ...]
@@ -33,45 +32,39 @@ def init_layer(key: Array, fan_in: int, fan_out: int, limit: float | None = None
     )
 
 
-def init_mlp(key: Array, sizes: Sequence[int], last_limit: float | None = None) -> Mlp:
-    """A network with the given layer sizes; `last_limit` bounds the last layer's values."""
-    keys = jax.random.split(key, len(sizes) - 1)
-    limits = [None] * (len(sizes) - 2) + [last_limit]
-    return tuple(
-        init_layer(*layer) for layer in zip(keys, sizes[:-1], sizes[1:], limits, strict=True)
-    )
-
-
-def apply_mlp(network: Mlp, x: Array) -> Array:
-    """ReLU between layers, none after the last; leading axes of the weights are batched."""
-    *hidden, last = network
-    for layer in hidden:
-        x = jax.nn.relu(apply_layer(layer, x))
-    return apply_layer(last, x)
-
-
 def apply_layer(layer: Layer, x: Array) -> Array:
-    return jnp.matmul(x, layer.weight) + layer.bias[..., None, :]
+    return jnp.matmul(x, layer.weight) + layer.bias
 
 
-def init_twin_critics(key: Array, input_size: int, hidden_sizes: Sequence[int]) -> Mlp:
-    sizes = (input_size, *hidden_sizes, 1)
-    return jax.vmap(lambda key: init_mlp(key, sizes))(jax.random.split(key, 2))
+def mlp(sizes: Sequence[int], last_limit: float | None = None) -> Network:
+    """ReLU between layers, none after the last; `last_limit` bounds the last layer's first
+    values."""
 
+    def init(key: Array) -> Mlp:
+        keys = jax.random.split(key, len(sizes) - 1)
+        limits = [None] * (len(sizes) - 2) + [last_limit]
+        return tuple(
+            init_layer(*layer) for layer in zip(keys, sizes[:-1], sizes[1:], limits, strict=True)
+        )
 
-def apply_critics(critics: Mlp, obs: Array, action: Array) -> Array:
-    """Q values of all stacked critics, [2, B]."""
-    inputs = jnp.concatenate([obs, action], axis=-1)
-    # One copy of the inputs per critic: without the barrier XLA merges the first products
-    # into one and then transposes the much larger activations.
-    copies = jnp.broadcast_to(inputs, (critics[0].weight.shape[0], *inputs.shape))
-    return apply_mlp(critics, jax.lax.optimization_barrier(copies))[..., 0]
+    def apply(layers: Mlp, x: Array) -> Array:
+        *hidden, last = layers
+        for layer in hidden:
+            x = jax.nn.relu(apply_layer(layer, x))
+        return apply_layer(last, x)
 
+    def arrays(layers: Mlp, prefix: str) -> dict[str, Array]:
+        return {
+            f"{prefix}.{index}.{name}": array
+            for index, layer in enumerate(layers)
+            for name, array in layer._asdict().items()
+        }
 
-def named_arrays(network: Mlp, prefix: str) -> dict[str, Array]:
-    """Flat names, the form in which networks are stored and handed to the numpy policy."""
-    return {
-        f"{prefix}.{index}.{name}": array
-        for index, layer in enumerate(network)
-        for name, array in layer._asdict().items()
-    }
+    products = [fan_in * fan_out for fan_in, fan_out in pairwise(sizes)]
+    return Network(
+        init=init,
+        apply=apply,
+        arrays=arrays,
+        products=sum(products),
+        input_products=products[0],
+    )

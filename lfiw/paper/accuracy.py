@@ -11,16 +11,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from lfiw.acting.rollout import EnvRunner
 from lfiw.errors import InputError
 from lfiw.learning.config import TrainConfig
 from lfiw.paper.cells import Study
+from lfiw.ratio import RatioConfig, RatioState, make_ratio
 from lfiw.runs.files import write_json
 from lfiw.runs.layout import SNAPSHOT_PERCENTS
 from lfiw.runs.read import live_seeds
-from lfiw.runs.snapshots import apply_layers, load_snapshot
+from lfiw.runs.snapshots import load_snapshot
 from lfiw.training.folder import Training
 
 PAPER = {"precision": 0.873, "accuracy": 0.731}  # section 5.2, Humanoid-v2, SAC
@@ -45,8 +49,7 @@ def classifier_quality(positive_logits: np.ndarray, negative_logits: np.ndarray)
 
 def policy_pairs(run: Training, percent: int, seed: int, env_seed: int, count: int) -> np.ndarray:
     """`count` pairs [n, D + A] that the exploring policy of a snapshot meets."""
-    noise = getattr(run.config.agent, "exploration_noise", 0.0)
-    policy = load_snapshot(run.folder, percent, seed).policy(noise)
+    policy = load_snapshot(run.folder, percent, seed).policy()
     runner = EnvRunner(run.config.env, env_seed)
     try:
         rows = runner.collect(policy, count).rows
@@ -64,16 +67,11 @@ def collect_pairs(run: Training, seed: int, env_seed: int, count: int) -> Pairs:
 
 def refitted_logits(config: TrainConfig, fitted_on: Pairs, tested_on: Pairs, updates: int) -> Pairs:
     """Logits of a fresh network, fitted to one set of pairs, on another."""
-    import jax
-    import jax.numpy as jnp
-
-    from lfiw.ratio import make_ratio
-
     positives, negatives = map(jnp.asarray, fitted_on)
     ratio = make_ratio(config.replay, positives.shape[1], config.agent.learning_rate)
     key_init, key_draws = jax.random.split(jax.random.key(0))
 
-    def step(state: Any, key: Any) -> tuple[Any, None]:
+    def step(state: RatioState, key: Array) -> tuple[RatioState, None]:
         key_slow, key_fast = jax.random.split(key)
         slow = jax.random.choice(key_slow, negatives, (config.batch_size,))
         fast = jax.random.choice(key_fast, positives, (config.batch_size,))
@@ -92,7 +90,7 @@ def ratio_accuracy(run: Training, seed: int, num_pairs: int, refit_updates: int)
     fitted_on = collect_pairs(run, seed, seed + FITTED_ON, num_pairs)
     tested_on = collect_pairs(run, seed, seed + TESTED_ON, num_pairs)
     ratio = load_snapshot(run.folder, SNAPSHOT_PERCENTS[-1], seed).network("ratio")
-    trained = [apply_layers(ratio, part)[:, 0] for part in tested_on]
+    trained = [ratio(part)[:, 0] for part in tested_on]
     refitted = refitted_logits(run.config, fitted_on, tested_on, refit_updates)
     return {
         "env": run.config.env.id,
@@ -117,7 +115,7 @@ def analyse_accuracy(study: Study) -> list[Path]:
     rows = [
         ratio_accuracy(run, seed, pairs, updates)
         for run in study.runs
-        if run.config.replay.name == "lfiw"
+        if isinstance(run.config.replay, RatioConfig)
         for seed in live_seeds(run.folder)
     ]
     if not rows:

@@ -8,19 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.learning.config import TrainConfig, make_config
+from lfiw.results.catalogue import TASKS
 from lfiw.runs.layout import method_folder
 from lfiw.settings import override, walk
 from lfiw.training.folder import Training
-
-# The paper's tasks and lengths, as today's versions. Ant-v5 with its own observation of 105
-# numbers, which includes contact forces.
-TASKS = {
-    "Hopper-v5": 1_000_000,
-    "Walker2d-v5": 1_000_000,
-    "HalfCheetah-v5": 1_000_000,
-    "Ant-v5": 1_000_000,
-    "Humanoid-v5": 5_000_000,
-}
 
 # On every task: a maximum over more of them would be higher.
 EVALUATIONS = 100
@@ -111,8 +102,8 @@ def config_of(cell: Cell, scale: Scale) -> TrainConfig:
     return config
 
 
-def run_of(cell: Cell, config: TrainConfig, out: Path) -> Training:
-    """Where the cell's run is, or will be: experiments with the same cell share it."""
+def training_of(cell: Cell, config: TrainConfig, out: Path) -> Training:
+    """Where the cell's runs are, or will be: experiments with the same cell share them."""
     return Training(
         method_folder(out, cell.task, f"{cell.agent}-{cell.replay}", cell.label), config
     )

@@ -19,16 +19,17 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from lfiw.results.catalogue import STRATEGIES
+from lfiw.results.plot import new_panels, save_figure
 
 FloatArray = NDArray[np.floating[Any]]
-Curves = dict[str, FloatArray]  # weighting -> mean error at the start and after each epoch
+ErrorCurves = dict[str, FloatArray]  # weighting -> mean error at the start and after each epoch
 Epochs = dict[str, int | None]  # weighting -> epochs to a threshold, None where never reached
 
 PAPER_EPOCHS_BELOW_1: dict[str, dict[str, int]] = {"0.8": {"td_error": 182, "stationary": 120}}
@@ -71,8 +72,8 @@ class Chain(NamedTuple):
 @dataclass(frozen=True)
 class ChainResult:
     config: ChainConfig
-    curves: dict[float, Curves]  # by probability of going right
-    sweep: dict[float, Curves]  # by discount, at the first probability
+    curves: dict[float, ErrorCurves]  # by probability of going right
+    sweep: dict[float, ErrorCurves]  # by discount, at the first probability
 
 
 def transition_matrix(num_states: int, probability_right: float) -> FloatArray:
@@ -134,7 +135,7 @@ def error_curves(q: FloatArray, chain: Chain, weighting: str, config: ChainConfi
     return np.array(errors)
 
 
-def mean_curves(config: ChainConfig, probability: float, discount: float) -> Curves:
+def mean_curves(config: ChainConfig, probability: float, discount: float) -> ErrorCurves:
     # One seed, so one draw, for every weighting, policy and discount: only they differ.
     shape = (config.num_initialisations, 2 * config.num_states)
     initial_q = np.random.default_rng(config.seed).random(shape)
@@ -150,12 +151,12 @@ def run_chain(config: ChainConfig) -> ChainResult:
     )
 
 
-def epochs_below(curves: Curves, threshold: float) -> Epochs:
+def epochs_below(curves: ErrorCurves, threshold: float) -> Epochs:
     below = {weighting: np.flatnonzero(curve < threshold) for weighting, curve in curves.items()}
     return {weighting: int(at[0]) if at.size else None for weighting, at in below.items()}
 
 
-def summarise(curves_by_key: dict[float, Curves], config: ChainConfig) -> dict[str, Any]:
+def summarise(curves_by_key: dict[float, ErrorCurves], config: ChainConfig) -> dict[str, Any]:
     starts = {key: float(curves["uniform"][0]) for key, curves in curves_by_key.items()}
     return {
         "mean_error_at_start": {str(key): start for key, start in starts.items()},
@@ -169,15 +170,12 @@ def summarise(curves_by_key: dict[float, Curves], config: ChainConfig) -> dict[s
     }
 
 
-# Okabe and Ito's colours stay apart for colour-blind readers, the dashes for print in grey.
-STYLES: dict[str, dict[str, Any]] = {
-    "uniform": {"label": "uniform", "color": "#000000", "linestyle": (0, (1.5, 1))},
-    "td_error": {"label": "TD error", "color": "#D55E00", "linestyle": (0, (5, 1.5))},
-    "stationary": {"label": r"stationary $d^\pi$", "color": "#0072B2", "linestyle": "-"},
-}
+LABELS = {"uniform": "uniform", "td_error": "TD error", "stationary": r"stationary $d^\pi$"}
+# Each weighting looks like the strategy that aims at it.
+STRATEGY_OF = {"uniform": "uniform", "td_error": "per", "stationary": "lfiw"}
 
 
-def draw_curves(axes: "Axes", probability: float, curves: Curves, share: float) -> None:
+def draw_curves(axes: Axes, probability: float, curves: ErrorCurves, share: float) -> None:
     start = float(curves["uniform"][0])
     threshold, goal = (
         (1.0, "error 1") if start > 1 else (share * start, f"{share:.0%} of the start")
@@ -186,35 +184,34 @@ def draw_curves(axes: "Axes", probability: float, curves: Curves, share: float) 
     last_shown = 1
     axes.axhline(threshold, color="0.5", linewidth=1)
     for weighting, epochs in epochs_below(curves, threshold).items():
-        style, curve = STYLES[weighting], curves[weighting]
-        label = f"{style['label']}: {'never' if epochs is None else epochs}"
+        look, curve = STRATEGIES[STRATEGY_OF[weighting]], curves[weighting]
+        label = f"{LABELS[weighting]}: {'never' if epochs is None else epochs}"
         if weighting in published:
             label += f" (paper {published[weighting]})"
-        axes.plot(curve, linewidth=2, **{**style, "label": label})
+        axes.plot(curve, look.style, color=look.colour, linewidth=2, label=label)
         if epochs is not None:
-            axes.plot(epochs, curve[epochs], "o", color=style["color"], markersize=6)
+            axes.plot(epochs, curve[epochs], "o", color=look.colour, markersize=6)
             last_shown = max(last_shown, 2 * epochs)
     axes.set(xlabel="epoch", xlim=(0, last_shown), yscale="log")
     axes.set_title(f"Policy goes right with probability {probability}")
     axes.legend(title=f"epochs to {goal}", frameon=False, loc="upper right")
 
 
-def draw_sweep(axes: "Axes", sweep: dict[float, Curves], probability: float) -> None:
+def draw_sweep(axes: Axes, sweep: dict[float, ErrorCurves], probability: float) -> None:
     epochs = [epochs_below(curves, 1.0) for curves in sweep.values()]
     # An error that starts below 1 takes 0 epochs and has no ratio: NaN leaves its point out.
     uniform = np.array([e["uniform"] or np.nan for e in epochs], dtype=np.float64)
-    for weighting, style in STYLES.items():
+    for weighting, strategy in STRATEGY_OF.items():
+        look = STRATEGIES[strategy]
         ratio = np.array([e[weighting] for e in epochs], dtype=np.float64) / uniform
-        axes.plot(list(sweep), ratio, marker="o", markersize=4, linewidth=2, **style)
+        line: dict[str, Any] = {"color": look.colour, "label": LABELS[weighting], "linewidth": 2}
+        axes.plot(list(sweep), ratio, f"o{look.style}", markersize=4, **line)
     axes.set(xlabel="discount", ylabel="epochs to error 1, relative to uniform", ylim=(0, None))
     axes.set_title(f"A larger discount turns the order (probability {probability})")
     axes.legend(frameon=False, loc="upper left")
 
 
 def save_chain(result: ChainResult, folder: Path) -> list[Path]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     config = result.config
     content = {
         "settings": asdict(config),
@@ -223,18 +220,12 @@ def save_chain(result: ChainResult, folder: Path) -> list[Path]:
         "discount_sweep": {"probability": config.probabilities[0]}
         | summarise(result.sweep, config),
     }
-    figure = Figure(figsize=(15, 4.4), layout="constrained")
-    panels = figure.subplots(1, len(result.curves) + 1)
+    figure, panels = new_panels(len(result.curves) + 1)
     for axes, (probability, curves) in zip(panels, result.curves.items(), strict=False):
         draw_curves(axes, probability, curves, config.relative_thresholds[0])
     draw_sweep(panels[-1], result.sweep, config.probabilities[0])
-    for axes in panels:
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(color="0.92", linewidth=0.8)
     panels[0].set_ylabel(r"mean error $E_{d^\pi}[(Q - Q^\pi)^2]$")
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / "chain.json", folder / "chain.png"]
-    paths[0].write_text(json.dumps(content, indent=2) + "\n")
-    FigureCanvasAgg(figure)
-    figure.savefig(paths[1], dpi=150)
-    return paths
+    path = folder / "chain.json"
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    return [path, save_figure(figure, folder / "chain.png")]

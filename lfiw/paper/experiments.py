@@ -7,25 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.paper.accuracy import analyse_accuracy
-from lfiw.paper.cells import TASKS, Cell, Experiment, Study
+from lfiw.paper.cells import Cell, Experiment, Study
 from lfiw.paper.chain import ChainConfig, run_chain, save_chain
 from lfiw.paper.q_quality import analyse_q_quality
 from lfiw.paper.tables import analyse_ablation, analyse_side_notes, analyse_table1
 from lfiw.paper.theorem import TheoremConfig, run_theorem, save_theorem
+from lfiw.results.catalogue import PLANNED, TASKS
 
-# Table 1's rows. The default transform is `sigmoid`; `power`, the paper's text, is an extra row.
-POWER = {"replay.transform": "power"}
-TABLE1_METHODS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
-    ("sac", "uniform", "", {}),
-    ("sac", "per", "", {}),
-    ("sac", "ere", "", {}),
-    ("sac", "lfiw", "", {}),
-    ("sac", "lfiw", "power", POWER),
-    ("td3", "uniform", "", {}),
-    ("td3", "per", "", {}),
-    ("td3", "lfiw", "", {}),
-    ("td3", "lfiw", "power", POWER),
-)
+VARIANTS: dict[str, dict[str, Any]] = {"": {}, "power": {"replay.transform": "power"}}  # by label
 TEMPERATURES = (1.0, 2.5, 5.0, 7.5, 10.0)  # appendix, as are the other grids
 FAST_SIZES = (1_000, 10_000, 50_000, 100_000)
 HIDDEN_UNITS = (128, 256, 512)
@@ -76,12 +65,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Table 1, Figures 2 and 3",
         "seven methods on five tasks, and LFIW with its other weight transform",
         analyse_table1,
-        tuple(
-            Cell(task, *method)
-            for task in TASKS
-            for method in TABLE1_METHODS
-            if not (task == "Humanoid-v5" and method[0] == "td3")  # as in the paper
-        ),
+        tuple(Cell(task, *row, VARIANTS[row.label]) for (task, _), row in PLANNED.items()),
         smoke_tasks=("Hopper-v5",),
     ),
     "accuracy": Experiment(
@@ -138,7 +122,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             Cell("HalfCheetah-v5", "sac", "per"),
             Cell("HalfCheetah-v5", "sac", "lfiw"),
             Cell("HalfCheetah-v5", "sac", "lfiw", "policy", {"replay.weight_policy": True}),
-            Cell("HalfCheetah-v5", "sac", "lfiw", "per", {"replay.sampling": "per"}),
+            Cell("HalfCheetah-v5", "sac", "lfiw", "per", {"replay.over": "per"}),
             Cell("Hopper-v5", "sac", "uniform"),
             Cell("Hopper-v5", "sac", "lfiw"),
         ),

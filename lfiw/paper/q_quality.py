@@ -8,7 +8,6 @@ at most `TAIL` of a value wherever the episode is long enough (half of it is alw
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,13 +16,13 @@ from scipy import stats
 
 from lfiw.acting.envs import make_env
 from lfiw.acting.episodes import MAX_EVAL_STEPS
-from lfiw.acting.policy import LOG_STD_MAX, LOG_STD_MIN, NumpyPolicy
+from lfiw.acting.policy import NumpyPolicy
 from lfiw.acting.spaces import check_spaces
 from lfiw.paper.cells import Study
 from lfiw.runs.files import write_json
 from lfiw.runs.layout import SNAPSHOT_PERCENTS
 from lfiw.runs.read import live_seeds, read_rows
-from lfiw.runs.snapshots import apply_layers, load_snapshot
+from lfiw.runs.snapshots import load_snapshot
 from lfiw.training.folder import Training
 
 PAPER = {  # section 5.2, Humanoid-v2
@@ -43,21 +42,6 @@ class Trajectory(NamedTuple):
     terminated: bool
 
 
-def sample_action(
-    policy: NumpyPolicy, obs: np.ndarray, noise: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """An exploring action, and its log-density under a tanh-Gaussian policy."""
-    action = policy.act(obs, noise)
-    if policy.kind == "deterministic":
-        return action, 0.0
-    mean, log_std = np.split(policy.outputs(obs), 2)
-    log_std = np.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
-    raw = mean + np.exp(log_std) * noise
-    log_normal = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)
-    log_slope = 2 * (math.log(2) - raw - np.logaddexp(0, -2 * raw))  # log(1 - tanh(raw)^2)
-    return action, float(np.sum(log_normal - log_slope))
-
-
 def run_trajectory(env: Any, policy: NumpyPolicy, seed: int) -> Trajectory:
     _, scale = check_spaces(env, "the environment")
     rng = np.random.default_rng(seed)
@@ -67,7 +51,7 @@ def run_trajectory(env: Any, policy: NumpyPolicy, seed: int) -> Trajectory:
     while not (terminated or truncated) and len(steps) < MAX_EVAL_STEPS:
         obs = np.asarray(obs, np.float32)
         noise = rng.standard_normal(policy.action_size, np.float32)
-        action, log_prob = sample_action(policy, obs, noise)
+        action, log_prob = policy.act(obs, noise), float(policy.log_density(obs, noise))
         next_obs, reward, terminated, truncated, _ = env.step(scale.to_env(action))
         steps.append((obs, action, float(reward), log_prob))
         obs = next_obs
@@ -105,23 +89,17 @@ def correlations(q: np.ndarray, returns: np.ndarray) -> dict[str, float | None]:
 
 
 def entropy_weight(run: Training, seed: int) -> float:
-    """SAC's alpha at the end of training, 0 for an agent without entropy."""
-    if run.config.agent.name != "sac":
-        return 0.0
-    alphas = [
-        row["alpha"]
-        for row in read_rows(run.folder, "train")
-        if row["seed"] == seed and row.get("alpha") is not None
-    ]
-    return float(alphas[-1]) if alphas else run.config.agent.initial_alpha
+    """SAC's alpha at the end of training; an agent without entropy logs none, and has 0."""
+    rows = read_rows(run.folder, "train")
+    alphas = [row["alpha"] for row in rows if row["seed"] == seed and row.get("alpha") is not None]
+    return float(alphas[-1]) if alphas else 0.0
 
 
 def q_quality(run: Training, seed: int, num_trajectories: int) -> dict[str, Any]:
     """Correlation of Q (the smaller of both critics, as the agent uses it) with the returns."""
     snapshot = load_snapshot(run.folder, SNAPSHOT_PERCENTS[-1], seed)
     gamma, alpha = run.config.agent.gamma, entropy_weight(run, seed)
-    noise = getattr(run.config.agent, "exploration_noise", 0.0)
-    policy, critics = NumpyPolicy(snapshot.policy(noise)), snapshot.network("critics")
+    policy, critics = NumpyPolicy(snapshot.policy()), snapshot.network("critics")
     env = make_env(run.config.env)
     try:
         seeds = range(FIRST_EPISODE_SEED, FIRST_EPISODE_SEED + num_trajectories)
@@ -132,7 +110,7 @@ def q_quality(run: Training, seed: int, num_trajectories: int) -> dict[str, Any]
     for trajectory in trajectories:
         known = known_length(trajectory, gamma)
         pairs = np.concatenate([trajectory.obs, trajectory.action], axis=1)[:known]
-        q.append(apply_layers(critics, pairs)[..., 0].min(axis=0))
+        q.append(critics(pairs)[..., 0].min(axis=0))
         returns.append(soft_returns(trajectory, gamma, alpha)[:known])
         if not trajectory.terminated:
             tails.append(gamma ** (len(trajectory.reward) - known + 1))

@@ -14,18 +14,18 @@ from rich.console import Console
 from lfiw.cluster.ray import ClusterConfig
 from lfiw.cluster.sweep import run_sweep
 from lfiw.errors import InputError
-from lfiw.learning.config import check, config_from_json, pick
-from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, run_of
+from lfiw.learning.config import check, config_from_json
+from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, training_of
 from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.paper.workload import measure
 from lfiw.runs.config_file import read_config
-from lfiw.runs.layout import find_folders, snapshot_file
-from lfiw.runs.read import live_seeds, read_metrics
+from lfiw.runs.layout import find_folders
+from lfiw.runs.read import is_begun, is_finished
+from lfiw.settings import pick
 from lfiw.training.folder import Training
 from lfiw.training.jobs import Job
 from lfiw.training.resume import (
     conditions,
-    is_begun,
     refuse_differences,
     refuse_other_settings,
     take_up,
@@ -83,30 +83,21 @@ def select_cells(
     return kept
 
 
-def plan_runs(cells: Sequence[Cell], scale: str, seeds: Sequence[int], out: Path) -> list[Training]:
-    runs = []
+def plan_trainings(
+    cells: Sequence[Cell], scale: str, seeds: Sequence[int], out: Path
+) -> list[Training]:
+    trainings = []
     for cell in cells:
         config = config_of(cell, SCALES[scale])
         if seeds:
             config = dataclasses.replace(config, seeds=tuple(seeds))
         check(config)
-        runs.append(run_of(cell, config, out))
-    return runs
+        trainings.append(training_of(cell, config, out))
+    return trainings
 
 
-def is_complete(run: Training) -> bool:
-    """Every seed has its last evaluation and its last snapshot, or was stopped for good."""
-    if not (run.folder / "metrics.jsonl").is_file():
-        return False
-    evaluated = {
-        row["seed"]
-        for row in read_metrics(run.folder, "eval")
-        if row["env_steps"] >= run.config.env_steps
-    }
-    return all(
-        seed in evaluated and snapshot_file(run.folder, 100, seed).is_file()
-        for seed in live_seeds(run.folder)
-    )
+def is_complete(training: Training) -> bool:
+    return is_finished(training.folder, training.config.env_steps)
 
 
 @dataclass(frozen=True)
@@ -129,16 +120,16 @@ class Reproduction:
         """The files of one experiment, or of all; what is finished already is not run again."""
         experiments = find_experiments(name)
         chosen = select_cells(experiments, self.scale, selection)
-        runs = {
-            name: plan_runs(cells, self.scale, selection.seeds, self.out)
+        plans = {
+            name: plan_trainings(cells, self.scale, selection.seeds, self.out)
             for name, cells in chosen.items()
         }
-        for planned in runs.values():
-            for run in planned:
-                if is_begun(run.folder):
-                    refuse_other_settings(run)
+        for planned in plans.values():
+            for training in planned:
+                if is_begun(training.folder):
+                    refuse_other_settings(training)
         files = []
-        for name, planned in runs.items():
+        for name, planned in plans.items():
             self.announce(name, planned)
             self.train_missing(planned)
             files += self.analyse(name, planned)
@@ -149,61 +140,65 @@ class Reproduction:
         pick(name, EXPERIMENTS, "experiment")
         if not EXPERIMENTS[name].cells:
             raise InputError(f"{name} trains nothing: there are no runs to analyse.")
-        runs = [
+        trainings = [
             Training(folder, config_from_json(read_config(folder)["config"]))
             for folder in find_folders(folders)
         ]
-        return self.analyse(name, runs)
+        return self.analyse(name, trainings)
 
-    def announce(self, name: str, runs: Sequence[Training]) -> None:
+    def announce(self, name: str, trainings: Sequence[Training]) -> None:
         experiment = EXPERIMENTS[name]
         say = partial(self.console.print, highlight=False, soft_wrap=True)
         say(f"[bold]{name}[/bold], scale {self.scale}: {experiment.title}: {experiment.shows}.")
-        if not runs:
+        if not trainings:
             return
-        num_runs = sum(len(run.config.seeds) for run in runs)
-        steps = sum(len(run.config.seeds) * run.config.env_steps for run in runs)
-        tasks = dict.fromkeys(run.config.env.id for run in runs)
-        complete = sum(map(is_complete, runs))
-        begun = sum(is_begun(run.folder) for run in runs) - complete
+        num_runs = sum(len(training.config.seeds) for training in trainings)
+        steps = sum(
+            len(training.config.seeds) * training.config.env_steps for training in trainings
+        )
+        tasks = dict.fromkeys(training.config.env.id for training in trainings)
+        complete = sum(map(is_complete, trainings))
+        begun = sum(is_begun(training.folder) for training in trainings) - complete
         say(
-            f"{count(num_runs, 'run')} in {count(len(runs), 'folder')} on {', '.join(tasks)}: "
+            f"{count(num_runs, 'run')} in {count(len(trainings), 'folder')} on {', '.join(tasks)}: "
             f"{steps:,} environment steps in all. Finished folders: {complete}; begun, to be "
             f"resumed: {begun}."
         )
 
-    def train_missing(self, runs: Sequence[Training]) -> None:
-        pending = [run for run in runs if not is_complete(run)]
+    def train_missing(self, trainings: Sequence[Training]) -> None:
+        pending = [training for training in trainings if not is_complete(training)]
         if not pending:
             return
         if self.cluster is not None:
             run_sweep(pending, self.cluster, self.workers, self.console)
             return
         here = conditions(self.devices)
-        for run in pending:
-            if is_begun(run.folder):
-                refuse_differences(run.folder, read_config(run.folder), here)
+        for training in pending:
+            if is_begun(training.folder):
+                refuse_differences(training.folder, read_config(training.folder), here)
         workload = measure(pending, self.devices)
         self.console.print(workload.sentence(), highlight=False, soft_wrap=True)
         for group in workload.rounds:
             with ExitStack() as locks:
                 jobs = [
-                    take_up(run.folder, here, locks, self.console)
-                    if is_begun(run.folder)
-                    else Job(run.config, run.folder)
-                    for run in group
+                    take_up(training.folder, here, locks, self.console)
+                    if is_begun(training.folder)
+                    else Job(training.config, training.folder)
+                    for training in group
                 ]
                 try:
                     run_jobs(jobs, self.workers, self.devices, self.console)
                 except KeyboardInterrupt:
                     raise KeyboardInterrupt("the same command goes on") from None
 
-    def analyse(self, name: str, runs: Sequence[Training]) -> list[Path]:
-        if runs:
-            self.console.print(f"Analysing {count(len(runs), 'method folder')}", highlight=False)
+    def analyse(self, name: str, trainings: Sequence[Training]) -> list[Path]:
+        if trainings:
+            self.console.print(
+                f"Analysing {count(len(trainings), 'method folder')}", highlight=False
+            )
         try:
             self.out.mkdir(parents=True, exist_ok=True)
-            return EXPERIMENTS[name].analyse(Study(name, self.scale, self.out, runs))
+            return EXPERIMENTS[name].analyse(Study(name, self.scale, self.out, trainings))
         except OSError as error:
             place = error.filename or self.out
             raise InputError(f"{place} cannot be read or written: {error.strerror}.") from None

@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from lfiw.errors import InputError
 from lfiw.paper.cells import Study
+from lfiw.results.catalogue import MEASURES, ORANGE, SKY, STRATEGIES
 from lfiw.results.curves import Curves, read_curves
-from lfiw.results.plot import COLOURS, plot_curves
+from lfiw.results.plot import new_panels, plot_curves, save_figure
 from lfiw.results.published import published
-from lfiw.results.table import markdown_table
-from lfiw.results.table1 import paper_form
+from lfiw.results.readme import paper_form
+from lfiw.results.table import Table
 from lfiw.runs.files import write_json
+from lfiw.runs.metrics import METRICS
 from lfiw.runs.read import read_rows
 from lfiw.settings import walk
 from lfiw.training.folder import Training
 
-MEASURES = {"max": Curves.maximum, "final": Curves.final, "area": Curves.area}
-DIAGNOSTICS = ("balanced_accuracy", "effective_sample_size")
+WHAT_WEIGHTS_SEE = {"balanced_accuracy": ORANGE, "effective_sample_size": SKY}
 PARTS_OF_TRAINING = 10  # over which the side notes average their diagnostics
 
 
@@ -37,8 +37,9 @@ def summary(curves: Curves) -> dict[str, Any]:
         "env_steps": int(curves.env_steps[-1]),
         "evaluations": len(curves.env_steps),
         **{
-            name: {"mean": float(measure(curves).mean()), "std": float(measure(curves).std())}
-            for name, measure in MEASURES.items()
+            measure.short: {"mean": float(values.mean()), "std": float(values.std())}
+            for measure in MEASURES
+            for values in (measure.of(curves),)
         },
     }
 
@@ -64,7 +65,8 @@ def write_rows(rows: Sequence[dict[str, Any]], stem: Path) -> list[Path]:
         + [spread_text(row[name]) for name in spreads]
         for row in rows
     ]
-    paths[1].write_text(markdown_table([*plain, "seeds", *spreads], cells), encoding="utf-8")
+    table = Table([*plain, "seeds", *spreads], cells)
+    paths[1].write_text(table.markdown(), encoding="utf-8")
     return paths
 
 
@@ -78,8 +80,7 @@ def analyse_table1(study: Study) -> list[Path]:
     stem = study.out / study.name
     write_json(stem.with_suffix(".json"), {"scale": study.scale, "rows": rows})
     files = write_rows(rows, stem)
-    cells = {(curve.env, curve.method): curve for curve in curves}
-    stem.with_suffix(".md").write_text(paper_form(cells), encoding="utf-8")
+    stem.with_suffix(".md").write_text(paper_form(curves), encoding="utf-8")
     return [stem.with_suffix(".json"), *files, plot_curves(curves, stem.with_suffix(".png"))]
 
 
@@ -94,15 +95,17 @@ def analyse_ablation(study: Study, setting: str) -> list[Path]:
 
     runs = sorted(study.runs, key=value_of)
     short = setting.rpartition(".")[2]
-    curves = [
-        replace(read_curves(run.folder), method=f"{short} = {value_of(run):,g}") for run in runs
-    ]
     values = [value_of(run) for run in runs]
+    trained = [read_curves(run.folder) for run in runs]
+    names = [f"{short} = {value:,g}" for value in values]
+    curves = [replace(c, method=name) for c, name in zip(trained, names, strict=True)]
     rows = [{short: value} | summary(c) for value, c in zip(values, curves, strict=True)]
     stem = study.out / study.name
     write_json(stem.with_suffix(".json"), {"scale": study.scale, "setting": setting, "rows": rows})
     files = write_rows(rows, stem)
-    return [stem.with_suffix(".json"), *files, plot_curves(curves, stem.with_suffix(".png"))]
+    strategies = [curve.strategy for curve in trained]
+    picture = plot_curves(curves, stem.with_suffix(".png"), strategies=strategies)
+    return [stem.with_suffix(".json"), *files, picture]
 
 
 def over_training(run: Training, name: str) -> list[float | None]:
@@ -135,7 +138,7 @@ def plateau(uniform: Training, weighted: Training) -> dict[str, Any]:
         "env": weighted.config.env.id,
         "agent": weighted.config.agent.name,
         "env_steps": ends,
-        **{name: over_training(weighted, name) for name in DIAGNOSTICS},
+        **{name: over_training(weighted, name) for name in WHAT_WEIGHTS_SEE},
         "return_uniform": plain,
         "return_lfiw": lfiw,
         "gain": gains,
@@ -143,24 +146,19 @@ def plateau(uniform: Training, weighted: Training) -> dict[str, Any]:
 
 
 def draw_plateaus(plateaus: Sequence[dict[str, Any]], path: Path) -> Path:
-    figure = Figure(figsize=(6.4 * len(plateaus), 6), layout="constrained")
-    panels = figure.subplots(2, len(plateaus), squeeze=False, sharex="col")
-    for (upper, lower), shown in zip(panels.T, plateaus, strict=True):
-        for name, colour in zip(DIAGNOSTICS, COLOURS, strict=False):
+    figure, panels = new_panels(2 * len(plateaus), columns=len(plateaus))
+    upper_row, lower_row = panels[: len(plateaus)], panels[len(plateaus) :]
+    for upper, lower, shown in zip(upper_row, lower_row, plateaus, strict=True):
+        steps = shown["env_steps"]
+        for name, colour in WHAT_WEIGHTS_SEE.items():
             numbers = np.array(shown[name], float)
-            upper.plot(
-                shown["env_steps"], numbers, "o-", color=colour, label=name.replace("_", " ")
-            )
+            upper.plot(steps, numbers, "o-", color=colour, label=METRICS[name].title)
         upper.set(title=f"{shown['env']}, {shown['agent']} + LFIW", ylim=(0, 1.02))
         upper.legend(frameon=False)
         lower.axhline(0, color="0.5", linewidth=1)
-        lower.plot(shown["env_steps"], np.array(shown["gain"], float), "o-", color=COLOURS[2])
+        lower.plot(steps, np.array(shown["gain"], float), "o-", color=STRATEGIES["lfiw"].colour)
         lower.set(xlabel="environment steps", ylabel="return of LFIW less that of uniform")
-        for axes in (upper, lower):
-            axes.grid(alpha=0.25)
-            axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
-    return path
+    return save_figure(figure, path)
 
 
 def analyse_side_notes(study: Study) -> list[Path]:

@@ -13,22 +13,15 @@ import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from lfiw.paper.chain import FloatArray, stationary_distribution
+from lfiw.results.catalogue import looks
+from lfiw.results.plot import new_panels, save_figure
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-# Okabe and Ito's colours, as in the chain's figure, one line for each distribution.
-LINES: tuple[dict[str, Any], ...] = (
-    {"color": "#0072B2", "linestyle": "-"},
-    {"color": "#D55E00", "linestyle": "--"},
-    {"color": "#000000", "linestyle": ":"},
-    {"color": "#009E73", "linestyle": "-."},
-)
 TOLERANCE = 1e-9  # rounding allowed on a factor before it counts as larger than its bound
 
 
@@ -174,22 +167,21 @@ def summarise_theorem(result: TheoremResult) -> dict[str, Any]:
     }
 
 
-def draw_theorem(result: TheoremResult) -> "Figure":
+def draw_theorem(result: TheoremResult) -> Figure:
     """The exact factors of all MDPs in rising order: near the bounds, and all."""
-    from matplotlib.figure import Figure
-
     discount = result.config.discount
     bounds = {r"$\gamma$": discount, r"$\sqrt{\gamma}$": discount**0.5}
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    near, whole = figure.subplots(1, 2)
+    styles = looks(("discounted", "random"))
+    styles["stationary"] = styles["lfiw"]  # as in the chain's figure
+    figure, (near, whole) = new_panels(2)
     for axes in (near, whole):
-        for (name, factors), style in zip(result.exact.items(), LINES, strict=True):
+        for name, factors in result.exact.items():
             share = np.arange(1, len(factors) + 1) / len(factors)
-            axes.plot(share, np.sort(factors), linewidth=2, label=f"d {name}", **style)
+            line: dict[str, Any] = {"color": styles[name].colour, "label": f"d {name}"}
+            axes.plot(share, np.sort(factors), styles[name].style, linewidth=2, **line)
         for bound in bounds.values():
             axes.axhline(bound, color="0.6", linewidth=1, zorder=0)
         axes.set_xlabel("share of the random MDPs")
-        axes.spines[["top", "right"]].set_visible(False)
     for label, bound in bounds.items():
         near.annotate(label, (1.01, bound), xycoords=("axes fraction", "data"), va="center")
     room = 0.2 * (discount**0.5 - discount)
@@ -203,7 +195,6 @@ def draw_theorem(result: TheoremResult) -> "Figure":
 
 def save_theorem(result: TheoremResult, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / "theorem.json", folder / "theorem.png"]
-    paths[0].write_text(json.dumps(summarise_theorem(result), indent=2) + "\n")
-    draw_theorem(result).savefig(paths[1], dpi=150)
-    return paths
+    path = folder / "theorem.json"
+    path.write_text(json.dumps(summarise_theorem(result), indent=2) + "\n")
+    return [path, save_figure(draw_theorem(result), folder / "theorem.png")]

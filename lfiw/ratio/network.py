@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from lfiw.networks import Mlp, apply_mlp, init_mlp
+from lfiw.networks import Parameters, mlp
 from lfiw.ratio.divergences import DIVERGENCES
 from lfiw.settings import setting
 from lfiw.types import Metrics
@@ -44,7 +44,7 @@ LOG_TRANSFORMS: dict[str, Callable[[Array], Array]] = {
 
 
 class RatioState(NamedTuple):
-    network: Mlp
+    network: Parameters
     opt: optax.OptState
 
 
@@ -54,6 +54,8 @@ class Ratio(NamedTuple):
     update: Callable[[RatioState, Array, Array], tuple[RatioState, Array, Array]]
     logits: Callable[[RatioState, Array], Array]
     metrics: Callable[[Array, Array], Metrics]  # of slow and fast logits
+    arrays: Callable[[RatioState], dict[str, Array]] = lambda state: {}  # what a snapshot keeps
+    products: int = 0  # multiplications of one update for each pair of a slow and a fast row
 
 
 def ratio_weights(
@@ -98,29 +100,30 @@ def make_ratio(config: RatioConfig, input_size: int, default_learning_rate: floa
     divergence = DIVERGENCES[config.divergence]
     rate = default_learning_rate if config.learning_rate is None else config.learning_rate
     optimiser = optax.adam(rate)
+    network = mlp((input_size, *config.hidden_sizes, 1), LAST_LAYER_LIMIT)
 
     def init(key: Array) -> RatioState:
-        network = init_mlp(key, (input_size, *config.hidden_sizes, 1), LAST_LAYER_LIMIT)
-        return RatioState(network, optimiser.init(network))
+        parameters = network.init(key)
+        return RatioState(parameters, optimiser.init(parameters))
 
     def logits(state: RatioState, inputs: Array) -> Array:
-        return apply_mlp(state.network, inputs)[:, 0]
+        return network.apply(state.network, inputs)[:, 0]
 
     def bound(slow_logits: Array, fast_logits: Array) -> Array:
         """Eq. 8."""
         on_slow, on_fast = divergence.on_slow(slow_logits), divergence.on_fast(fast_logits)
         return jnp.mean(on_slow) + jnp.mean(on_fast)
 
-    def loss(network: Mlp, slow: Array, fast: Array) -> tuple[Array, tuple[Array, Array]]:
-        both = apply_mlp(network, jnp.concatenate([slow, fast]))[:, 0]
+    def loss(parameters: Parameters, slow: Array, fast: Array) -> tuple[Array, tuple[Array, Array]]:
+        both = network.apply(parameters, jnp.concatenate([slow, fast]))[:, 0]
         slow_logits, fast_logits = both[: slow.shape[0]], both[slow.shape[0] :]
         return bound(slow_logits, fast_logits), (slow_logits, fast_logits)
 
     def update(state: RatioState, slow: Array, fast: Array) -> tuple[RatioState, Array, Array]:
         grads, (slow_logits, fast_logits) = jax.grad(loss, has_aux=True)(state.network, slow, fast)
         steps, opt = optimiser.update(grads, state.opt)
-        network = optax.apply_updates(state.network, steps)
-        return RatioState(network, opt), slow_logits, fast_logits
+        parameters = optax.apply_updates(state.network, steps)
+        return RatioState(parameters, opt), slow_logits, fast_logits
 
     def metrics(slow_logits: Array, fast_logits: Array) -> Metrics:
         balanced_accuracy = 0.5 * (jnp.mean(slow_logits < 0) + jnp.mean(fast_logits > 0))
@@ -129,4 +132,11 @@ def make_ratio(config: RatioConfig, input_size: int, default_learning_rate: floa
             "balanced_accuracy": balanced_accuracy,
         }
 
-    return Ratio(init=init, update=update, logits=logits, metrics=metrics)
+    return Ratio(
+        init=init,
+        update=update,
+        logits=logits,
+        metrics=metrics,
+        arrays=lambda state: network.arrays(state.network, "ratio"),
+        products=2 * network.trained_products,
+    )

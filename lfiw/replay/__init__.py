@@ -1,23 +1,24 @@
-"""The registry of replay strategies: the type of the config picks the factory."""
+"""The replay strategies, by name."""
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
 
-from lfiw.replay.base import Replay, ReplayContext
-from lfiw.replay.ere import EreConfig, make_ere
-from lfiw.replay.lfiw import LfiwConfig, make_lfiw
-from lfiw.replay.per import PerConfig, make_per
-from lfiw.replay.uniform import UniformConfig, make_uniform
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["REPLAYS", "Replay", "ReplayContext", "make_replay"]
+from lfiw.registry import Registry
 
-REPLAYS: dict[type[Any], Callable[[Any, ReplayContext], Replay]] = {
-    UniformConfig: make_uniform,
-    PerConfig: make_per,
-    EreConfig: make_ere,
-    LfiwConfig: make_lfiw,
-}
+if TYPE_CHECKING:
+    from lfiw.replay.base import Replay, ReplayContext
+
+REPLAYS = Registry(
+    {
+        "uniform": "lfiw.replay.uniform:UniformConfig:make_uniform",
+        "per": "lfiw.replay.per:PerConfig:make_per",
+        "ere": "lfiw.replay.ere:EreConfig:make_ere",
+        "lfiw": "lfiw.replay.lfiw:LfiwConfig:make_lfiw",
+    }
+)
 
 
 def make_replay(config: Any, context: ReplayContext) -> Replay:
-    return REPLAYS[type(config)](config, context)
+    replay: Replay = REPLAYS.make(config, context)
+    return replay

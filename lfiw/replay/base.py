@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from lfiw.networks import Mlp
 from lfiw.replay.ring import Ring
 from lfiw.types import Clock, EnvSpec, Metrics, Sample, Trace
 
@@ -36,8 +35,10 @@ class Replay(NamedTuple):
     sample: Callable[[Any, Any, Clock], tuple[Any, Sample, Trace]]
     feedback: Callable[[Any, Sample, Array], Any]  # (state, sample, td_errors [2, B]) -> state
     metrics: Callable[[Trace], Metrics] = lambda trace: dict(trace)  # of one update
+    is_uniform: bool = False  # every stored transition is as likely in a batch
     ring: Callable[[Any], Ring] = lambda state: state
-    networks: Callable[[Any], dict[str, Mlp]] = lambda state: {}  # what a snapshot keeps
+    networks: Callable[[Any], dict[str, Array]] = lambda state: {}  # arrays of a snapshot
+    products: float = 0  # multiplications of one update for each row of the batch
 
 
 def anneal(start: float, end: float, clock: Clock, horizon: int) -> Array:

@@ -6,8 +6,9 @@ most recent slots of the ring, not a second copy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,31 +22,44 @@ from lfiw.ratio import (
     ratio_weights,
     with_floor,
 )
+from lfiw.replay import REPLAYS, make_replay
 from lfiw.replay.base import Replay, ReplayContext
-from lfiw.replay.per import PerConfig, make_per
 from lfiw.replay.ring import Ring, draw_bits, recent_slots, slot_age
-from lfiw.replay.uniform import UniformConfig, make_uniform
-from lfiw.settings import setting
+from lfiw.replay.uniform import UniformConfig
+from lfiw.settings import part, setting
 from lfiw.types import Clock, Metrics, Sample, Trace
 
 AGE_GROUPS = 5
 
 
+def strategies_to_wrap() -> dict[str, type[Any]]:
+    return {name: REPLAYS[name] for name in REPLAYS if name != LfiwConfig.name}
+
+
 @dataclass(frozen=True)
 class LfiwConfig(RatioConfig):
     name: ClassVar[str] = "lfiw"
+    OLD_NAMES: ClassVar[dict[str, str]] = {"sampling": "over", "per": "over"}
     fast_size: int = setting(10_000, at_least=1, traced=True)  # paper, section 5
     # Paper: 100 "episodes" of 1000 steps. The network trains from the first update on, so
     # that it is ready when the weights are switched on.
     warmup_env_steps: int = setting(100_000, at_least=0, traced=True)
     clip_ratio: bool = False  # at its exact bound |slow| / |fast|
     weight_policy: bool = False  # weight the policy update too
-    sampling: Literal["uniform", "per"] = "uniform"  # what draws the transitions
-    per: PerConfig = field(default_factory=PerConfig)  # for sampling=per
+    over: Any = part(strategies_to_wrap, UniformConfig)  # what draws the transitions
 
     @classmethod
     def paper(cls) -> LfiwConfig:
-        return cls(transform="power", min_effective_sample_size=0.0, per=PerConfig.paper())
+        return cls(transform="power", min_effective_sample_size=0.0)
+
+    @classmethod
+    def modern(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings as stored before there was a floor, when only PER could be wrapped."""
+        current = {"min_effective_sample_size": 0.0, **values}
+        drawing, per = current.pop("sampling", None), current.pop("per", {})
+        if drawing is not None:
+            current["over"] = {"name": drawing, **(per if drawing == "per" else {})}
+        return current
 
 
 class LfiwState(NamedTuple):
@@ -56,7 +70,7 @@ class LfiwState(NamedTuple):
 class LfiwNoise(NamedTuple):
     base: Any
     fast: Array
-    slow: Array | None
+    slow: Array | None  # where the batch itself is no sample of the slow memory
 
 
 def weight_by_age(weights: Array, relative_age: Array) -> Array:
@@ -72,11 +86,10 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
     spec = context.spec
     input_size = spec.obs_size + spec.action_size
     ratio = make_ratio(config, input_size, context.agent_learning_rate)
-    prioritised = config.sampling == "per"
-    base = make_per(config.per, context) if prioritised else make_uniform(UniformConfig(), context)
+    base = make_replay(config.over, context)
 
     def init(key: Array) -> LfiwState:
-        return LfiwState(base.init(key), ratio.init(key))
+        return LfiwState(base.init(jax.random.fold_in(key, 1)), ratio.init(key))
 
     def add(state: LfiwState, rows: Array) -> LfiwState:
         return state._replace(base=base.add(state.base, rows))
@@ -90,25 +103,33 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
         return LfiwNoise(
             base=base.draw(key),
             fast=draw_bits(key_fast, context.batch_size),
-            slow=draw_bits(key_slow, context.batch_size) if prioritised else None,
+            slow=None if base.is_uniform else draw_bits(key_slow, context.batch_size),
         )
+
+    def train_ratio(
+        state: RatioState, ring: Ring, drawn: Sample, noise: LfiwNoise
+    ) -> tuple[RatioState, Array, Array, Array]:
+        """One step of the network, and its logits: of the drawn, of slow and of fast pairs."""
+        pairs = jnp.concatenate([drawn.batch.obs, drawn.batch.action], axis=-1)
+        fast = inputs(ring, recent_slots(noise.fast, ring, config.fast_size))
+        if noise.slow is None:
+            new_state, slow_logits, fast_logits = ratio.update(state, pairs, fast)
+            return new_state, slow_logits, slow_logits, fast_logits
+        # The ratio is defined against the slow memory, whatever the base draws.
+        slow = inputs(ring, recent_slots(noise.slow, ring, ring.size))
+        new_state, slow_logits, fast_logits = ratio.update(state, slow, fast)
+        return new_state, ratio.logits(state, pairs), slow_logits, fast_logits
 
     def sample(state: LfiwState, noise: LfiwNoise, clock: Clock) -> tuple[LfiwState, Sample, Trace]:
         base_state, drawn, trace = base.sample(state.base, noise.base, clock)
         ring = base.ring(state.base)
-        fast = inputs(ring, recent_slots(noise.fast, ring, config.fast_size))
-        slow = drawn_inputs = jnp.concatenate([drawn.batch.obs, drawn.batch.action], axis=-1)
-        if noise.slow is not None:
-            # The ratio is defined against the slow memory, not against what PER draws.
-            slow = inputs(ring, recent_slots(noise.slow, ring, ring.size))
-        ratio_state, slow_logits, fast_logits = ratio.update(state.ratio, slow, fast)
-        logits = ratio.logits(state.ratio, drawn_inputs) if prioritised else slow_logits
-
+        ratio_state, logits, slow_logits, fast_logits = train_ratio(state.ratio, ring, drawn, noise)
         bound = ring.size / jnp.minimum(ring.size, config.fast_size) if config.clip_ratio else None
         raw = ratio_weights(logits, config.temperature, config.transform, bound)
         raw = jnp.where(clock.env_steps >= config.warmup_env_steps, raw, 1.0)
         weights, trust = with_floor(raw, config.min_effective_sample_size)
-        trace |= {
+        trace = {
+            "base": trace,
             "slow_logits": slow_logits,
             "fast_logits": fast_logits,
             "raw_weights": raw,
@@ -118,21 +139,23 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
         }
         if config.weight_policy:
             drawn = drawn._replace(policy_weights=weights)
-        if prioritised:
+        if not base.is_uniform:
             weights = weights * drawn.weights
             weights = weights / jnp.mean(weights)
         return LfiwState(base_state, ratio_state), drawn._replace(weights=weights), trace
 
     def metrics(trace: Trace) -> Metrics:
         weights = trace["ratio_weights"]
-        own = ratio.metrics(trace["slow_logits"], trace["fast_logits"]) | {
+        of_parts = base.metrics(trace["base"]) | ratio.metrics(
+            trace["slow_logits"], trace["fast_logits"]
+        )
+        return of_parts | {
             "effective_sample_size": effective_sample_size(weights),
             "raw_effective_sample_size": effective_sample_size(trace["raw_weights"]),
             "trust": trace["trust"],
             "max_weight": jnp.max(weights),
             "weight_by_age": weight_by_age(weights, trace["relative_age"]),
         }
-        return base.metrics(trace) | own if prioritised else own
 
     def feedback(state: LfiwState, sample: Sample, td_errors: Array) -> LfiwState:
         return state._replace(base=base.feedback(state.base, sample, td_errors))
@@ -145,5 +168,6 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
         feedback=feedback,
         metrics=metrics,
         ring=lambda state: base.ring(state.base),
-        networks=lambda state: {"ratio": state.ratio.network},
+        networks=lambda state: base.networks(state.base) | ratio.arrays(state.ratio),
+        products=base.products + ratio.products,
     )

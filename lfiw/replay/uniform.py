@@ -32,4 +32,5 @@ def make_uniform(config: UniformConfig, context: ReplayContext) -> Replay:
         draw=lambda key: draw_bits(key, context.batch_size),
         sample=sample,
         feedback=no_feedback,
+        is_uniform=True,
     )

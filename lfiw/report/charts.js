@@ -145,7 +145,7 @@ const charts = (() => {
         `<text x="${x.to(tick).toFixed(1)}" y="${box.bottom + 17}" text-anchor="middle">${short(tick)}</text>`,
       ).join("");
       marks += `<text x="${(box.left + box.right) / 2}" y="${height - 4}" text-anchor="middle">${escape(spec.xLabel)}</text>`;
-      if (spec.reference !== undefined && y.to(spec.reference) <= box.bottom) {
+      if (spec.reference != null && y.to(spec.reference) <= box.bottom) {
         marks += `<path class="reference" d="M${box.left} ${y.to(spec.reference).toFixed(1)}H${box.right}"/>`;
       }
       const floor = (ys) => (spec.log && ys ? ys.map((value) => (value > 0 ? Math.max(value, low) : null)) : ys);

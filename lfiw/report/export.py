@@ -7,33 +7,34 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from lfiw.report.summary import METRICS, Cell, Summary
+from lfiw.report.summary import Outcome, Summary
+from lfiw.results.catalogue import MEASURES
 from lfiw.results.statistics import Interval
 from lfiw.results.table import NOT_RUN
 from lfiw.runs.rows import rounded
 
 
 def cells_csv(summary: Summary) -> str:
-    """Every cell as full numbers, one row each."""
-    return _csv([_numbers(cell) for task in summary.frame for cell in summary.cells_of(task)])
+    """Every outcome as full numbers, one row each."""
+    return _csv([_numbers(one) for task in summary.frame for one in summary.outcomes_of(task)])
 
 
-def _numbers(cell: Cell) -> dict[str, Any]:
-    row: dict[str, Any] = {"task": cell.task, "method": cell.entry.name}
-    row["status"] = NOT_RUN if cell.run is None else "run" if cell.complete else "unfinished"
-    curves = cell.run.curves if cell.run else None
+def _numbers(outcome: Outcome) -> dict[str, Any]:
+    curves = outcome.method.curves if outcome.method else None
+    row: dict[str, Any] = {"task": outcome.task, "method": outcome.entry.name}
+    row["status"] = NOT_RUN if curves is None else "run" if outcome.complete else "unfinished"
     row["seeds"] = len(curves.seeds) if curves else None
     row["env_steps"] = curves.env_steps[-1] if curves else None
-    for metric, measure in METRICS.items():
-        values = measure(curves) if curves else None
-        row[f"{metric}_mean"] = None if values is None else values.mean()
-        row[f"{metric}_std"] = None if values is None else values.std()
-        row[f"{metric}_best"] = int(metric in cell.best) if curves else None
-    row["published_maximum_mean"] = cell.published.mean if cell.published else None
-    row["published_maximum_std"] = cell.published.std if cell.published else None
-    row |= _interval_columns("final_iqm", cell.iqm)
-    row |= _interval_columns("improvement", cell.improvement)
-    return row | _interval_columns("efficiency_ratio", cell.efficiency)
+    for measure in MEASURES:
+        values = measure.of(curves) if curves else None
+        row[f"{measure.name}_mean"] = None if values is None else values.mean()
+        row[f"{measure.name}_std"] = None if values is None else values.std()
+        row[f"{measure.name}_best"] = int(measure.name in outcome.best) if curves else None
+    row["published_maximum_mean"] = outcome.published.mean if outcome.published else None
+    row["published_maximum_std"] = outcome.published.std if outcome.published else None
+    row |= _interval_columns("final_iqm", outcome.iqm)
+    row |= _interval_columns("improvement", outcome.improvement)
+    return row | _interval_columns("efficiency_ratio", outcome.efficiency)
 
 
 def aggregates_csv(summary: Summary) -> str:

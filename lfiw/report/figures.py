@@ -10,15 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from lfiw.report.summary import Aggregate, Summary
+from lfiw.results.catalogue import Look, looks
 from lfiw.results.methods import Method
-from lfiw.results.plot import Look, agent_panels, looks, new_panels, plain, plot_curves, save_figure
+from lfiw.results.plot import agent_panels, new_panels, plain, plot_curves, save_figure
+from lfiw.runs.metrics import WITH_FIGURE, Metric
 
 SUFFIXES = (".png", ".pdf")
-DIAGNOSTIC_FIGURES = {
-    "q_mean": "mean Q of the batch",
-    "effective_sample_size": "effective sample size, share of the batch",
-    "balanced_accuracy": "balanced accuracy of the ratio network",
-}
 # Where a legend covers no curve: some figures have them in every corner.
 BELOW: dict[str, Any] = {
     "loc": "upper center",
@@ -33,9 +30,9 @@ def write_figures(methods: Sequence[Method], summary: Summary, folder: Path) -> 
     written = [plot_curves(curves, folder / f"curves{suffix}") for suffix in SUFFIXES]
     styles = looks(curve.strategy for curve in curves)  # a strategy looks alike in all figures
     figures = {
-        name: _diagnostic_figure(shown, name, styles)
-        for name in DIAGNOSTIC_FIGURES
-        if (shown := [method for method in methods if name in method.diagnostics])
+        metric.name: _diagnostic_figure(shown, metric, styles)
+        for metric in WITH_FIGURE
+        if (shown := [method for method in methods if metric.name in method.diagnostics])
     }
     if summary.aggregates:
         strategies = {method.name: method.curves.strategy for method in methods}
@@ -48,17 +45,19 @@ def write_figures(methods: Sequence[Method], summary: Summary, folder: Path) -> 
     ]
 
 
-def _diagnostic_figure(methods: Sequence[Method], name: str, styles: dict[str, Look]) -> Figure:
+def _diagnostic_figure(
+    methods: Sequence[Method], metric: Metric, styles: dict[str, Look]
+) -> Figure:
     """One line per method: the mean over seeds."""
     figure, panels = agent_panels([method.curves for method in methods])
     for method in methods:
-        colour, style = styles[method.curves.strategy]
-        steps, mean = method.curves.env_steps, method.diagnostics[name].mean(axis=0)
+        look = styles[method.curves.strategy]
+        steps, mean = method.curves.env_steps, method.diagnostics[metric.name].mean(axis=0)
         axes = panels[method.task, method.agent]
-        axes.plot(steps, mean, style, color=colour, label=plain(method.title))
+        axes.plot(steps, mean, look.style, color=look.colour, label=plain(method.title))
     for axes in panels.values():
-        axes.set_ylabel(DIAGNOSTIC_FIGURES[name])
-        if name == "effective_sample_size":
+        axes.set_ylabel(metric.title)
+        if metric.log:
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.yaxis.set_major_formatter("{x:g}")  # 0.5, not 5 x 10^-1
@@ -75,12 +74,11 @@ def _profile_figure(summary: Summary, styles: dict[str, Look]) -> Figure:
     figure, panels = new_panels(len(groups))
     for axes, (agent, group) in zip(panels, groups.items(), strict=True):
         for aggregate in group:
-            colour, style = styles[aggregate.entry.name]
-            profile, label = aggregate.profile, plain(aggregate.entry.title)
-            axes.plot(summary.thresholds, profile.value, style, color=colour, label=label)
-            axes.fill_between(
-                summary.thresholds, profile.low, profile.high, color=colour, alpha=0.15, lw=0
-            )
+            look, profile = styles[aggregate.entry.name], aggregate.profile
+            label = plain(aggregate.entry.title)
+            axes.plot(summary.thresholds, profile.value, look.style, color=look.colour, label=label)
+            band = (profile.low, profile.high)
+            axes.fill_between(summary.thresholds, *band, color=look.colour, alpha=0.15, lw=0)
         axes.set_title(plain(agent.upper()))
         axes.set_xlabel("score (uniform replay ends at 1)")
         axes.set_ylabel("share of runs above, with 95 % band")

@@ -24,21 +24,12 @@
       seeds: Object.fromEntries(shown),
     };
   }
-  const AGES = ["newest fifth", "second", "third", "fourth", "oldest fifth"];
-  const AGE_LOOKS = ["#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00"].map((colour, index) => (
-    { colour, dash: ["", "9 3", "6 3", "3 3", "1 3"][index], marker: "" }
-  ));
   const groupBy = (items, key) => {
     const groups = new Map();
     items.forEach((item) => groups.set(key(item), [...(groups.get(key(item)) || []), item]));
     return groups;
   };
 
-  const DIAGNOSTICS = [
-    { name: "q_mean", title: "mean Q of the batch" },
-    { name: "effective_sample_size", title: "effective sample size (log scale)", log: true, reference: 1 },
-    { name: "balanced_accuracy", title: "balanced accuracy of the ratio network", range: [0.4, 1], reference: 0.5 },
-  ];
   function taskPanels(task, parent) {
     const agents = groupBy(task.methods, (method) => method.agent);
     const axis = { fromZero: true, xLabel: "environment steps", xName: stepsName, value: spreadText };
@@ -46,19 +37,20 @@
       const series = () => visible(methods).map((method) => seedSeries(method, method.returns.map(smoothed)));
       linePanel(parent, { ...axis, title: `${task.name}, ${agent.toUpperCase()}: return`, series });
     }
-    for (const { name, title, ...rest } of DIAGNOSTICS) {
+    for (const { name, title, log, limits, reference } of data.diagnostics) {
       for (const [agent, methods] of agents) {
         const having = methods.filter((method) => method.diagnostics[name]);
         if (!having.length) continue;
         const series = () => visible(having).map((method) => seedSeries(method, method.diagnostics[name]));
-        linePanel(parent, { ...axis, ...rest, title: `${agent.toUpperCase()}: ${title}`, series });
+        const heading = `${agent.toUpperCase()}: ${title}${log ? " (log scale)" : ""}`;
+        linePanel(parent, { ...axis, log, range: limits, reference, title: heading, series });
       }
     }
     for (const method of task.methods.filter((one) => one.ages.length)) {
       const series = () => visible([method]).flatMap(() => method.ages).map((ys, index) => (
-        { title: AGES[index], strategy: method.strategy, look: AGE_LOOKS[index], xs: method.steps, ys }
+        { title: data.ages[index].title, strategy: method.strategy, look: data.ages[index], xs: method.steps, ys }
       ));
-      const keys = AGES.map((age, index) => `<span>${swatch(AGE_LOOKS[index])}${age}</span>`).join("");
+      const keys = data.ages.map((look) => `<span>${swatch(look)}${look.title}</span>`).join("");
       linePanel(parent, { ...axis, value: null, keys, series, reference: 1, title: `${method.title}: mean weight by age` });
     }
   }

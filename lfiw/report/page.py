@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from lfiw import __version__
-from lfiw.report.figures import DIAGNOSTIC_FIGURES
 from lfiw.report.summary import Aggregate, Summary
-from lfiw.results.methods import AGE_COLUMNS, Method
-from lfiw.results.plot import looks
+from lfiw.results.catalogue import BLUE, GREEN, ORANGE, SKY, VERMILION, looks
+from lfiw.results.methods import Method
 from lfiw.results.statistics import Interval
 from lfiw.results.table import Table
+from lfiw.runs.metrics import METRICS, WITH_FIGURE
 from lfiw.runs.rows import rounded
 from lfiw.wording import count
 
@@ -28,7 +28,13 @@ NOTHING_TO_COMPARE = (
     "Nothing is scored here: a score needs uniform replay with the same agent, task and length, "
     "and that it has learned something."
 )
-MARKERS = ("circle", "square", "triangle", "diamond", "cross")
+AGES = (
+    ("newest fifth", BLUE, ""),
+    ("second", SKY, "9 3"),
+    ("third", GREEN, "6 3"),
+    ("fourth", ORANGE, "3 3"),
+    ("oldest fifth", VERMILION, "1 3"),
+)
 
 
 def make_page(methods: Sequence[Method], summary: Summary, tables: dict[str, list[Table]]) -> str:
@@ -109,17 +115,13 @@ def _data(methods: Sequence[Method], summary: Summary) -> dict[str, Any]:
     """What the charts are drawn from."""
     titles = {method.curves.strategy: method.strategy_title for method in methods}
     styles = looks(titles)
-    ranks = {name: index for index, name in enumerate(styles)}
     return {
         "looks": {
-            name: {
-                "title": title,
-                "colour": styles[name][0],
-                "dash": DASHES[styles[name][1]],
-                "marker": MARKERS[ranks[name] % len(MARKERS)],
-            }
+            name: _look(title, styles[name].colour, DASHES[styles[name].style], styles[name].marker)
             for name, title in titles.items()
         },
+        "ages": [_look(*age) for age in AGES],
+        "diagnostics": [metric._asdict() for metric in WITH_FIGURE],
         "seeds": sorted({seed for method in methods for seed in method.curves.seeds}),
         "tasks": [
             {
@@ -133,12 +135,16 @@ def _data(methods: Sequence[Method], summary: Summary) -> dict[str, Any]:
     }
 
 
+def _look(title: str, colour: str, dash: str, marker: str = "") -> dict[str, str]:
+    return {"title": title, "colour": colour, "dash": dash, "marker": marker}
+
+
 def _method_data(method: Method) -> dict[str, Any]:
     curves = method.curves
     size = len(curves.env_steps)
     kept = np.unique(np.linspace(0, size - 1, min(size, MAX_POINTS)).round().astype(int))
-    found = method.diagnostics
-    ages = [found[name].mean(axis=0)[kept] for name in AGE_COLUMNS if name in found]
+    found, columns = method.diagnostics, METRICS["weight_by_age"].columns
+    ages = [found[name].mean(axis=0)[kept] for name in columns if name in found]
     return {
         "title": method.title,
         "agent": method.agent,
@@ -147,7 +153,7 @@ def _method_data(method: Method) -> dict[str, Any]:
         "steps": curves.env_steps[kept].tolist(),
         "returns": numbers(curves.returns[:, kept]),
         "diagnostics": {
-            name: numbers(found[name][:, kept]) for name in DIAGNOSTIC_FIGURES if name in found
+            m.name: numbers(found[m.name][:, kept]) for m in WITH_FIGURE if m.name in found
         },
         "ages": numbers(np.array(ages)),
     }

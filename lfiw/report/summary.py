@@ -8,9 +8,16 @@ from functools import partial
 
 import numpy as np
 
-from lfiw.results.curves import Curves
+from lfiw.results.catalogue import (
+    ENV_STEPS,
+    MEASURES,
+    PAPER_METHODS,
+    Measure,
+    family_of,
+    is_planned,
+)
 from lfiw.results.methods import Method, method_title
-from lfiw.results.published import ENV_STEPS, METHODS, Published, family_of, published
+from lfiw.results.published import Published, published
 from lfiw.results.statistics import (
     Interval,
     bootstrap,
@@ -19,13 +26,7 @@ from lfiw.results.statistics import (
     performance_profile,
     probability_of_improvement,
 )
-from lfiw.results.table1 import is_planned
 
-METRICS: dict[str, Callable[[Curves], np.ndarray]] = {
-    "maximum": Curves.maximum,
-    "final": Curves.final,
-    "area": Curves.area,
-}
 NUM_THRESHOLDS = 201
 
 
@@ -39,15 +40,15 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Outcome:
     """One method on one task."""
 
     task: str
     entry: Entry
-    run: Method | None  # None: not run
+    method: Method | None  # None: not run
     published: Published | None
     planned: bool  # a cell of the paper's table, or of tasks that it has not
-    best: frozenset[str] = frozenset()  # metrics in which it has the agent's highest mean
+    best: frozenset[str] = frozenset()  # measures in which it has the agent's highest mean
     complete: bool = True  # as long as planned, and as the agent's longest run on the task
     iqm: Interval | None = None  # of the final returns
     improvement: Interval | None = None  # None without uniform replay to compare with
@@ -70,14 +71,14 @@ class Summary:
     tasks: tuple[str, ...]  # those with runs
     frame: tuple[str, ...]  # and those of the paper that were not run
     entries: tuple[Entry, ...]
-    cells: dict[tuple[str, str], Cell]  # by task and method's name
+    outcomes: dict[tuple[str, str], Outcome]  # by task and method's name
     thresholds: np.ndarray
     aggregates: tuple[Aggregate, ...]
 
-    def cells_of(self, task: str) -> list[Cell]:
-        """The cells of a task that were run or should be."""
-        cells = [self.cells[task, entry.name] for entry in self.entries]
-        return [cell for cell in cells if cell.run or cell.planned]
+    def outcomes_of(self, task: str) -> list[Outcome]:
+        """The outcomes on a task of what was run or should be."""
+        outcomes = [self.outcomes[task, entry.name] for entry in self.entries]
+        return [outcome for outcome in outcomes if outcome.method or outcome.planned]
 
 
 def summarise(methods: Sequence[Method]) -> Summary:
@@ -85,13 +86,13 @@ def summarise(methods: Sequence[Method]) -> Summary:
     frame = _frame(tasks)
     entries = _entries(methods, tasks)
     by_place = {(method.task, method.name): method for method in methods}
-    cells = {
-        (task, entry.name): _cell(task, entry, by_place.get((task, entry.name)), methods)
+    outcomes = {
+        (task, entry.name): _outcome(task, entry, by_place.get((task, entry.name)), methods)
         for task in frame
         for entry in entries
     }
     thresholds, aggregates = _aggregate(entries, methods)
-    return Summary(tasks, frame, entries, cells, thresholds, aggregates)
+    return Summary(tasks, frame, entries, outcomes, thresholds, aggregates)
 
 
 def _frame(tasks: Sequence[str]) -> tuple[str, ...]:
@@ -109,10 +110,10 @@ def _frame(tasks: Sequence[str]) -> tuple[str, ...]:
 def _entries(methods: Sequence[Method], tasks: Sequence[str]) -> tuple[Entry, ...]:
     entries = {method.name: Entry(method.agent, method.name, method.title) for method in methods}
     if any(family_of(task) in ENV_STEPS for task in tasks):
-        for name in METHODS:
+        for name in PAPER_METHODS:
             agent, replay = name.split("-")
             entries.setdefault(name, Entry(agent, name, method_title(agent, replay)))
-    rank = {name: index for index, name in enumerate(METHODS)}
+    rank = {name: index for index, name in enumerate(PAPER_METHODS)}
     order = sorted(
         entries.values(), key=lambda entry: (entry.agent, rank.get(entry.name, len(rank)))
     )
@@ -139,52 +140,53 @@ def resampled(statistic: Callable[..., np.ndarray], *samples: Sequence[np.ndarra
     return bootstrap(statistic, *samples, rng=np.random.default_rng(0))
 
 
-def _cell(task: str, entry: Entry, run: Method | None, methods: Sequence[Method]) -> Cell:
+def _outcome(task: str, entry: Entry, method: Method | None, methods: Sequence[Method]) -> Outcome:
     planned = is_planned(task, entry.name)
-    cell = partial(Cell, task, entry, run, published(task, entry.name), planned)
-    if run is None:
-        return cell()
-    rivals = [other for other in methods if (other.task, other.agent) == (task, run.agent)]
+    outcome = partial(Outcome, task, entry, method, published(task, entry.name), planned)
+    if method is None:
+        return outcome()
+    rivals = [other for other in methods if (other.task, other.agent) == (task, method.agent)]
     longest = max(other.curves.env_steps[-1] for other in rivals)
     as_long = [other for other in rivals if other.curves.env_steps[-1] == longest]
-    base = base_of(run, methods)
-    base = None if base is run else base
-    return cell(
-        best=frozenset(metric for metric in METRICS if _leads(metric, run, as_long)),
-        complete=bool(run.curves.env_steps[-1] >= max(longest, run.config.get("env_steps") or 0)),
-        iqm=resampled(interquartile_mean, [run.curves.final()]),
-        improvement=_improvement(run, base) if base else None,
-        efficiency=_efficiency(run, base) if base else None,
+    base = base_of(method, methods)
+    base = None if base is method else base
+    planned_steps = method.config.get("env_steps") or 0
+    return outcome(
+        best=frozenset(m.name for m in MEASURES if _leads(m, method, as_long)),
+        complete=bool(method.curves.env_steps[-1] >= max(longest, planned_steps)),
+        iqm=resampled(interquartile_mean, [method.curves.final()]),
+        improvement=_improvement(method, base) if base else None,
+        efficiency=_efficiency(method, base) if base else None,
     )
 
 
-def _leads(metric: str, run: Method, rivals: Sequence[Method]) -> bool:
-    """Whether a run has the highest mean of several."""
-    means = {rival.name: METRICS[metric](rival.curves).mean() for rival in rivals}
-    ours = means.pop(run.name, np.nan)
+def _leads(measure: Measure, method: Method, rivals: Sequence[Method]) -> bool:
+    """Whether a method has the highest mean of several."""
+    means = {rival.name: measure.of(rival.curves).mean() for rival in rivals}
+    ours = means.pop(method.name, np.nan)
     finite = [mean for mean in means.values() if np.isfinite(mean)]
     return bool(means) and all(ours >= mean for mean in (*finite, -np.inf))
 
 
-def _improvement(run: Method, base: Method) -> Interval:
-    scores, others = [run.curves.final()], [base.curves.final()]
+def _improvement(method: Method, base: Method) -> Interval:
+    scores, others = [method.curves.final()], [base.curves.final()]
     return resampled(probability_of_improvement, scores, others)
 
 
-def _efficiency(run: Method, base: Method) -> Interval:
+def _efficiency(method: Method, base: Method) -> Interval:
     def ratio(ours: list[np.ndarray], theirs: list[np.ndarray]) -> np.ndarray:
-        steps = (run.curves.env_steps, base.curves.env_steps)
+        steps = (method.curves.env_steps, base.curves.env_steps)
         return efficiency_ratio(ours[0], theirs[0], *steps, base.curves.final_size)
 
-    return resampled(ratio, [run.curves.returns], [base.curves.returns])
+    return resampled(ratio, [method.curves.returns], [base.curves.returns])
 
 
-def normalised(run: Method, base: Method) -> np.ndarray:
+def normalised(method: Method, base: Method) -> np.ndarray:
     """Final returns on a scale where uniform replay's mean first evaluation is 0 and its mean
     final return 1; not a number where it learned nothing."""
     start = base.curves.returns[:, 0].mean()
     span = base.curves.final().mean() - start
-    return (run.curves.final() - start) / (span if span > 0 else np.nan)
+    return (method.curves.final() - start) / (span if span > 0 else np.nan)
 
 
 def _aggregate(
@@ -192,9 +194,9 @@ def _aggregate(
 ) -> tuple[np.ndarray, tuple[Aggregate, ...]]:
     """Thresholds of the profiles, and every method that can be compared with uniform replay."""
     scored = [
-        (run, base, scores)
-        for run in methods
-        if (base := base_of(run, methods)) and np.isfinite(scores := normalised(run, base)).all()
+        (one, base, scores)
+        for one in methods
+        if (base := base_of(one, methods)) and np.isfinite(scores := normalised(one, base)).all()
     ]
     pooled = np.concatenate([scores for _, _, scores in scored] or [np.ones(1)])
     margin = 0.05 * (np.ptp(pooled) or 1.0)
@@ -206,13 +208,13 @@ def _aggregate(
         if not own:
             continue
         all_scores = [scores for _, _, scores in own]
-        ours = [run.curves.final() for run, _, _ in own]
+        ours = [method.curves.final() for method, _, _ in own]
         theirs = [base.curves.final() for _, base, _ in own]
-        is_base = all(run is base for run, base, _ in own)
+        is_base = all(method is base for method, base, _ in own)
         aggregates.append(
             Aggregate(
                 entry,
-                tuple(run.task for run, _, _ in own),
+                tuple(method.task for method, _, _ in own),
                 iqm=resampled(interquartile_mean, all_scores),
                 improvement=None
                 if is_base

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from lfiw.report.summary import METRICS, Cell, Entry, Summary
+from lfiw.report.summary import Entry, Outcome, Summary
+from lfiw.results.catalogue import ENV_STEPS, MEASURES, Measure, family_of
 from lfiw.results.methods import Method
-from lfiw.results.published import ENV_STEPS, family_of
 from lfiw.results.statistics import Interval
 from lfiw.results.table import BEST, NOT_PLANNED, NOT_RUN, Table, Text
 from lfiw.wording import spread
-
-HEADINGS = {"maximum": "maximum", "final": "final", "area": "area under the curve"}
-EXPLANATIONS = {
-    "maximum": "each seed's best evaluation, the paper's number (there on -v2 tasks, Humanoid for "
-    "5,000,000 steps); it grows with the number of evaluations",
-    "final": "each seed's mean over its last ten evaluations (a tenth of a shorter curve)",
-    "area": "each seed's mean return over training",
-}
 
 
 def all_tables(summary: Summary, methods: Sequence[Method]) -> dict[str, list[Table]]:
     """By section: the paper's form, each task, all tasks together, what was run."""
     return {
-        "overview": [overview_table(summary, metric) for metric in METRICS],
+        "overview": [overview_table(summary, measure) for measure in MEASURES],
         "tasks": [task_table(summary, task) for task in summary.tasks],
         "aggregate": [aggregate_table(summary)] if summary.aggregates else [],
         "provenance": [provenance_table(methods)],
@@ -40,49 +33,49 @@ def _agent_starts(entries: Sequence[Entry]) -> frozenset[int]:
     )
 
 
-def overview_table(summary: Summary, metric: str) -> Table:
+def overview_table(summary: Summary, measure: Measure) -> Table:
     """The paper's form: a row per method, a column per task."""
-    rows = [
+    rows: list[tuple[Text | str, ...]] = [
         (
-            Text(entry.title),
-            *(_metric_text(summary.cells[task, entry.name], metric) for task in summary.frame),
+            entry.title,
+            *(_measured(summary.outcomes[task, entry.name], measure) for task in summary.frame),
         )
         for entry in summary.entries
     ]
     return Table(
-        f"{HEADINGS[metric].capitalize()}.",
-        f"Mean ± standard deviation over seeds of {EXPLANATIONS[metric]}. "
-        f"{BEST}: the agent's highest mean.",
         ("method", *summary.frame),
-        tuple(rows),
+        rows,
+        f"{measure.title.capitalize()}.",
+        f"Mean ± standard deviation over seeds of {measure.explanation}{measure.remark}. "
+        f"{BEST}: the agent's highest mean.",
         _agent_starts(summary.entries),
     )
 
 
-def _metric_text(cell: Cell, metric: str) -> Text:
-    """A cell in the paper's form, with the paper's number where it has one."""
+def _measured(outcome: Outcome, measure: Measure) -> Text:
+    """An outcome in the paper's form, with the paper's number where it has one."""
     notes = []
-    if cell.run and not cell.complete:
-        notes.append(f"{cell.run.curves.env_steps[-1]:,} steps only")
-    if metric == "maximum" and cell.published:
-        notes.append(f"paper {cell.published.mean:,.0f} ± {cell.published.std:,.0f}")
-    return Text(_spread(cell, metric), ", ".join(notes), metric in cell.best)
+    if outcome.method and not outcome.complete:
+        notes.append(f"{outcome.method.curves.env_steps[-1]:,} steps only")
+    if measure.name == "maximum" and outcome.published:
+        notes.append(f"paper {outcome.published}")
+    return Text(_spread(outcome, measure), ", ".join(notes), measure.name in outcome.best)
 
 
 def task_table(summary: Summary, task: str) -> Table:
     """Everything about one task."""
-    cells = summary.cells_of(task)
+    outcomes = summary.outcomes_of(task)
     return Table(
+        (
+            *("method", "seeds × steps", *(measure.title for measure in MEASURES)),
+            *("IQM of final", "P(better than uniform)", "sample efficiency"),
+        ),
+        [_task_row(outcome) for outcome in outcomes],
         f"{task}.",
         f"Mean ± standard deviation over seeds{_published_on(task)}; IQM, probability of "
         "improvement and sample efficiency with 95 % bootstrap intervals, of the final return, "
         "against uniform replay with the same agent.",
-        (
-            *("method", "seeds × steps", *HEADINGS.values()),
-            *("IQM of final", "P(better than uniform)", "sample efficiency"),
-        ),
-        tuple(_task_row(cell) for cell in cells),
-        _agent_starts([cell.entry for cell in cells]),
+        _agent_starts([outcome.entry for outcome in outcomes]),
     )
 
 
@@ -93,38 +86,38 @@ def _published_on(task: str) -> str:
     return f" (the paper's numbers: {family}-v2, {ENV_STEPS[family]:,} steps)"
 
 
-def _task_row(cell: Cell) -> tuple[Text, ...]:
-    metrics = [_metric_text(cell, metric) for metric in METRICS]
-    if cell.run is None:
-        return (Text(cell.entry.title), Text("–"), *metrics, *[Text("–")] * 3)
-    curves = cell.run.curves
+def _task_row(outcome: Outcome) -> tuple[Text | str, ...]:
+    measured = [_measured(outcome, measure) for measure in MEASURES]
+    if outcome.method is None:
+        return (outcome.entry.title, "–", *measured, *["–"] * 3)
+    curves = outcome.method.curves
     return (
-        Text(cell.entry.title),
-        Text(f"{len(curves.seeds)} × {curves.env_steps[-1]:,}"),
-        *metrics,
-        interval_text(cell.iqm, ",.0f"),
-        interval_text(cell.improvement, ".2f"),
-        efficiency_text(cell.efficiency),
+        outcome.entry.title,
+        f"{len(curves.seeds)} × {curves.env_steps[-1]:,}",
+        *measured,
+        interval_text(outcome.iqm, ",.0f"),
+        interval_text(outcome.improvement, ".2f"),
+        efficiency_text(outcome.efficiency),
     )
 
 
 def aggregate_table(summary: Summary) -> Table:
     rows = [
         (
-            Text(aggregate.entry.title),
-            Text(f"{len(aggregate.tasks)} of {len(summary.tasks)}"),
+            aggregate.entry.title,
+            f"{len(aggregate.tasks)} of {len(summary.tasks)}",
             interval_text(aggregate.iqm, ".3f"),
             interval_text(aggregate.improvement, ".2f"),
         )
         for aggregate in summary.aggregates
     ]
     return Table(
+        ("method", "tasks", "IQM of the scores", "P(better than uniform)"),
+        rows,
         "All tasks together.",
         "Scores are final returns on a scale where uniform replay with the same agent starts at 0 "
         "(its mean first evaluation) and ends at 1 (its mean final return); a task on which it "
         "does not end above its start is left out. Runs are resampled within each task.",
-        ("method", "tasks", "IQM of the scores", "P(better than uniform)"),
-        tuple(rows),
         _agent_starts([aggregate.entry for aggregate in summary.aggregates]),
     )
 
@@ -136,17 +129,13 @@ def provenance_table(methods: Sequence[Method]) -> Table:
         groups.setdefault((method.task, *_circumstances(method)), []).append(method)
     rows = [
         tuple(
-            Text(words or "not recorded")
+            words or "not recorded"
             for words in (", ".join(one.title for one in group), *circumstances, _wall_time(group))
         )
         for circumstances, group in groups.items()
     ]
-    return Table(
-        "Circumstances",
-        "as the runs recorded them.",
-        ("methods", "task", "commit", "hardware", "versions", "command", "wall time"),
-        tuple(rows),
-    )
+    header = ("methods", "task", "commit", "hardware", "versions", "command", "wall time")
+    return Table(header, rows, "Circumstances", "as the runs recorded them.")
 
 
 def _circumstances(method: Method) -> tuple[str, ...]:
@@ -167,25 +156,26 @@ def _wall_time(group: Sequence[Method]) -> str:
 
 def interval_text(interval: Interval | None, form: str) -> Text:
     """The estimate, and its bounds where it has some."""
-    if interval is None or not np.isfinite(interval.value):
-        return Text("–")
-    value, low, high = (format(number, form) for number in interval.as_floats())
-    return Text(value, f"{low} to {high}") if interval.is_bounded() else Text(value)
+    return _interval(interval, lambda number: format(number, form))
 
 
 def efficiency_text(interval: Interval | None) -> Text:
     """A factor; 0 stands for a level that was never reached."""
+    text = _interval(interval, lambda number: f"{number:.2f}×" if number else "never")
+    return replace(text, words="not reached") if text.words == "never" else text
+
+
+def _interval(interval: Interval | None, form: Callable[[float], str]) -> Text:
     if interval is None or not np.isfinite(interval.value):
         return Text("–")
-    value, low, high = (f"{number:.2f}×" if number else "never" for number in interval.as_floats())
-    shown = "not reached" if value == "never" else value
-    return Text(shown, f"{low} to {high}") if interval.is_bounded() else Text(shown)
+    value, low, high = map(form, interval.as_floats())
+    return Text(value, f"{low} to {high}" if interval.is_bounded() else "")
 
 
-def _spread(cell: Cell, metric: str) -> str:
-    if cell.run is None:
-        return NOT_RUN if cell.planned else NOT_PLANNED
-    values = METRICS[metric](cell.run.curves)
+def _spread(outcome: Outcome, measure: Measure) -> str:
+    if outcome.method is None:
+        return NOT_RUN if outcome.planned else NOT_PLANNED
+    values = measure.of(outcome.method.curves)
     return spread(values) if np.isfinite(values).all() else "not finite"
 
 

@@ -1,0 +1,5 @@
+"""Learning curves read back, from method folders and stored results: kept, tabulated and drawn."""
+
+from lfiw.results.methods import Method, read_methods
+
+__all__ = ["Method", "read_methods"]

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from lfiw.errors import NothingYet
+from lfiw.results.catalogue import MEASURES
+from lfiw.results.table import Table
 from lfiw.runs.config_file import read_config
 from lfiw.runs.read import read_evaluations
 from lfiw.runs.rows import Row
@@ -111,18 +111,15 @@ def column(
 def comparison_table(curves: Sequence[Curves]) -> Table:
     """Maximum, final and area under the curve: mean ± standard deviation over seeds."""
     envs = list(dict.fromkeys(curve.env for curve in curves))
-    title = f"{', '.join(envs)}: return, mean ± standard deviation over seeds"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("method", no_wrap=True)
-    for heading in ("seeds", "steps", "maximum", "final", "area"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for curve in curves:
-        table.add_row(
+    rows = [
+        (
             curve.method if len(envs) == 1 else f"{curve.env} {curve.method}",
             str(len(curve.seeds)),
             f"{curve.env_steps[-1]:,}",
-            spread(curve.maximum()),
-            spread(curve.final()),
-            spread(curve.area()),
+            *(spread(measure.of(curve)) for measure in MEASURES),
         )
-    return table
+        for curve in curves
+    ]
+    header = ("method", "seeds", "steps", *(measure.name for measure in MEASURES))
+    title = f"{', '.join(envs)}: return, mean ± standard deviation over seeds"
+    return Table(header, rows, title)

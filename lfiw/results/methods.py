@@ -1,4 +1,4 @@
-"""Results read back, from method folders and from the store below `results/`.
+"""Methods read back, from method folders and from the store below `results/`.
 
 A store's folder holds one task: `curves.csv`, a row per method, seed and evaluation, and
 `METHOD.json` with what was recorded of each method.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,17 @@ from typing import Any
 import numpy as np
 
 from lfiw.errors import InputError, NothingYet
+from lfiw.results.catalogue import ENV_STEPS, STRATEGIES, family_of
 from lfiw.results.curves import Curves, column, make_curves
 from lfiw.runs.config_file import read_config_file
 from lfiw.runs.layout import folders_below, parts_of
+from lfiw.runs.metrics import DIAGNOSTICS
 from lfiw.runs.read import read_metrics, stopped_seeds
 from lfiw.runs.rows import Row
 from lfiw.wording import nearest, one_line
 
 CURVES_FILE = "curves.csv"
-NUM_AGES = 5  # of weight_by_age, newest first
-AGE_COLUMNS = tuple(f"weight_by_age_{index}" for index in range(NUM_AGES))
-# What a row of the store holds beside the evaluation: numbers of the phase before it.
-DIAGNOSTICS = ("q_mean", "effective_sample_size", "balanced_accuracy", *AGE_COLUMNS)
-
-TASK_ORDER = ("Hopper", "Walker2d", "HalfCheetah", "Ant", "Humanoid")  # as in the paper
-STRATEGY_ORDER = ("uniform", "per", "ere", "lfiw")
+DIAGNOSTIC_COLUMNS = tuple(column for metric in DIAGNOSTICS for column in metric.columns)
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Method:
     """One method on one task: its curves by seed, and what produced them."""
 
     curves: Curves  # `env` is the task: the id, and the arguments where there are some
-    diagnostics: dict[str, np.ndarray]  # name -> [S, E] at the evaluations, nan where absent
+    diagnostics: dict[str, np.ndarray]  # column -> [S, E] at the evaluations, nan where absent
     record: dict[str, Any]  # config, versions, hardware, command and what else was recorded
     source: Path
 
@@ -162,12 +158,13 @@ def task_name(env: dict[str, Any]) -> str:
 
 
 def _order(method: Method) -> tuple[Any, ...]:
-    def rank(name: str, known: Sequence[str]) -> tuple[int, str]:
-        return (known.index(name) if name in known else len(known), name)
+    def rank(name: str, known: Iterable[str]) -> tuple[int, str]:
+        names = [*known]
+        return (names.index(name) if name in names else len(names), name)
 
-    family = method.task.partition("-")[0]
-    strategy = (*rank(method.replay, STRATEGY_ORDER), _by_numbers(method.label))
-    return (*rank(family, TASK_ORDER), method.task, method.agent, strategy, method.name)
+    strategy = (*rank(method.replay, STRATEGIES), _by_numbers(method.label))
+    family = rank(family_of(method.task), ENV_STEPS)
+    return (*family, method.task, method.agent, strategy, method.name)
 
 
 def _by_numbers(text: str) -> list[tuple[str, float]]:
@@ -192,7 +189,7 @@ def _read_run(folder: Path) -> Method:
     return _make_method(folder.resolve().name, rows, folder / "config.json", folder)
 
 
-def evaluation_rows(folder: Path, names: Sequence[str] = DIAGNOSTICS) -> Iterator[Row]:
+def evaluation_rows(folder: Path) -> Iterator[Row]:
     """The evaluations of a method folder, each with the diagnostics of the phase before it."""
     latest: dict[int, Row] = {}
     stopped = stopped_seeds(folder)
@@ -200,36 +197,49 @@ def evaluation_rows(folder: Path, names: Sequence[str] = DIAGNOSTICS) -> Iterato
         if row.get("kind") == "train":
             latest[row["seed"]] = row
         elif row.get("kind") == "eval" and row["seed"] not in stopped:
-            yield diagnostics_of(latest.get(row["seed"], {}), names) | row
+            yield diagnostics_of(latest.get(row["seed"], {})) | row
 
 
-def diagnostics_of(row: Row, names: Sequence[str]) -> Row:
-    """The diagnostics of a training row under the names of the store's columns."""
-    ages = row.get("weight_by_age")
-    by_age = dict(zip(AGE_COLUMNS, ages, strict=False)) if isinstance(ages, list) else {}
-    flat = {**row, **by_age}
-    return {name: flat[name] for name in names if not isinstance(flat.get(name, []), list)}
+def diagnostics_of(row: Row) -> Row:
+    """The diagnostics of a training row under the names of their columns."""
+    found: Row = {}
+    for metric in DIAGNOSTICS:
+        value = row.get(metric.name)
+        if not metric.size:
+            found[metric.name] = value
+        elif isinstance(value, list):
+            found |= zip(metric.columns, value, strict=False)
+    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+
+
+def stored_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a store's table, as text that can be read as numbers."""
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        for row in rows:
+            _numbers(row)
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise InputError(f"{path} is not a table of evaluations: {error!r}.") from None
+    return rows
 
 
 def _read_store(path: Path) -> Iterator[Method]:
-    rows: dict[str, list[Row]] = {}
-    try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            for row in csv.DictReader(lines):
-                rows.setdefault(row["method"], []).append(_numbers(row))
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise InputError(f"{path} is not a table of evaluations: {error!r}.") from None
-    for name, evaluations in rows.items():
+    by_method: dict[str, list[Row]] = {}
+    for row in stored_rows(path):
+        by_method.setdefault(row["method"], []).append(_numbers(row))
+    for name, rows in by_method.items():
         record = path.parent / f"{name}.json"
         if not record.is_file():
             raise InputError(f"{path} has rows of {name}, but {record} is missing.")
-        yield _make_method(name, evaluations, record, path.parent)
+        yield _make_method(name, rows, record, path.parent)
 
 
 def _numbers(row: dict[str, str]) -> Row:
-    """The columns that are read, as numbers; an empty one is absent."""
-    values: Row = {"seed": int(row["seed"]), "env_steps": int(row["env_steps"])}
-    for name in ("return_mean", *DIAGNOSTICS):
+    """The columns that are read, as numbers but for the name; an empty one is absent."""
+    values: Row = {name: int(row[name]) for name in ("seed", "env_steps")}
+    values["method"] = row["method"]
+    for name in ("return_mean", *DIAGNOSTIC_COLUMNS):
         if row.get(name):
             values[name] = float(row[name])
     return values
@@ -245,7 +255,7 @@ def _make_method(name: str, rows: list[Row], record: Path, source: Path) -> Meth
         curves=replace(curves, env=task_name(config["env"])),
         diagnostics={
             key: column(rows, key, curves.seeds, curves.env_steps.tolist())
-            for key in DIAGNOSTICS
+            for key in DIAGNOSTIC_COLUMNS
             if key in present
         },
         record={"wall_seconds": last, **content},

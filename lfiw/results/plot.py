@@ -1,11 +1,11 @@
-"""Learning curves as a picture."""
+"""Pictures: panels, learning curves, files."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -14,18 +14,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from lfiw.errors import InputError
+from lfiw.results.catalogue import Look, looks
 from lfiw.results.curves import Curves
 from lfiw.runs.files import make_parent
 
-# Okabe and Ito's palette: told apart by colour-blind readers too.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-STYLES = ("-", "--", "-.", ":")
-PREFERRED = ("lfiw", "uniform", "per", "ere")  # the first colours are theirs
 FORMATS = {".png", ".pdf", ".svg"}
 PANELS_PER_ROW = 3
 LINE_LENGTH = 40
-
-Look = tuple[str, str]  # colour and line style
 
 
 def check_picture(out: str | Path) -> Path:
@@ -34,17 +29,6 @@ def check_picture(out: str | Path) -> Path:
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"{out}: the file name must end in one of {', '.join(sorted(FORMATS))}.")
     return path
-
-
-def looks(strategies: Iterable[str]) -> dict[str, Look]:
-    """The look of each strategy; the style tells them apart without colours."""
-    names = list(dict.fromkeys(strategies))
-    known = [name for name in PREFERRED if name in names]
-    ordered = known + [name for name in names if name not in known]
-    return {
-        name: (COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)])
-        for index, name in enumerate(ordered)
-    }
 
 
 def plain(text: str) -> str:
@@ -91,17 +75,23 @@ def save_figure(figure: Figure, path: Path) -> Path:
     return path
 
 
-def plot_curves(curves: Sequence[Curves], out: str | Path, smooth: int = 1) -> Path:
+def plot_curves(
+    curves: Sequence[Curves],
+    out: str | Path,
+    smooth: int = 1,
+    strategies: Sequence[str] | None = None,
+) -> Path:
     """One line per method: mean and shaded standard deviation, of running means over `smooth`
-    evaluations."""
+    evaluations. Each curve has the look of its strategy, or of that given in its place."""
     path = check_picture(out)
     if smooth < 1 or smooth % 2 == 0:
         raise InputError(f"The number of evaluations in a running mean must be odd, not {smooth}.")
     curves = [curve.smoothed(smooth) for curve in curves]
     figure, panels = agent_panels(curves)
-    styles = looks(curve.strategy for curve in curves)  # the same in every panel
-    for curve in curves:
-        _plot_curve(panels[curve.env, curve.agent], curve, styles[curve.strategy])
+    strategies = strategies or [curve.strategy for curve in curves]
+    styles = looks(strategies)  # the same in every panel
+    for curve, strategy in zip(curves, strategies, strict=True):
+        _plot_curve(panels[curve.env, curve.agent], curve, styles[strategy])
     for axes in panels.values():
         axes.set_ylabel("return, mean and standard deviation over seeds")
         axes.legend(frameon=False, loc="best")
@@ -111,11 +101,9 @@ def plot_curves(curves: Sequence[Curves], out: str | Path, smooth: int = 1) -> P
 
 
 def _plot_curve(axes: Axes, curve: Curves, look: Look) -> None:
-    colour, style = look
     mean, deviation = curve.returns.mean(axis=0), curve.returns.std(axis=0)
     label = plain(f"{curve.method} ({len(curve.seeds)} seeds)")
     marker = "o" if len(curve.env_steps) == 1 else None
-    axes.plot(curve.env_steps, mean, style, color=colour, label=label, marker=marker)
-    axes.fill_between(
-        curve.env_steps, mean - deviation, mean + deviation, color=colour, alpha=0.18, lw=0
-    )
+    axes.plot(curve.env_steps, mean, look.style, color=look.colour, label=label, marker=marker)
+    band = (mean - deviation, mean + deviation)
+    axes.fill_between(curve.env_steps, *band, color=look.colour, alpha=0.18, lw=0)

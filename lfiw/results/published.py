@@ -5,22 +5,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-METHODS = ("sac-uniform", "sac-per", "sac-ere", "sac-lfiw", "td3-uniform", "td3-per", "td3-lfiw")
-ENV_STEPS = {
-    "Hopper": 1_000_000,
-    "Walker2d": 1_000_000,
-    "HalfCheetah": 1_000_000,
-    "Ant": 1_000_000,
-    "Humanoid": 5_000_000,
-}
+from lfiw.results.catalogue import PAPER_METHODS, family_of
 
 
 class Published(NamedTuple):
     mean: float
     std: float
 
+    def __str__(self) -> str:
+        return f"{self.mean:,.0f} ± {self.std:,.0f}"
 
-# By row of METHODS; the paper has no Humanoid for TD3.
+
+# By PAPER_METHODS; the paper has no Humanoid for TD3.
 _TABLE_1 = {
     "Hopper": "2004 356, 1853 106, 1759 234, 2395 212, 2486 125, 1704 228, 3003 261",
     "Walker2d": "3862 106, 3210 418, 3601 485, 3855 224, 4212 456, 4268 278, 5159 189",
@@ -31,13 +27,8 @@ _TABLE_1 = {
 TABLE_1 = {
     (family, method): Published(*map(float, cell.split()))
     for family, cells in _TABLE_1.items()
-    for method, cell in zip(METHODS, cells.split(","), strict=False)
+    for method, cell in zip(PAPER_METHODS, cells.split(","), strict=False)
 }
-
-
-def family_of(task: str) -> str:
-    """The name without its version: HalfCheetah for HalfCheetah-v5."""
-    return task.partition("-v")[0]
 
 
 def published(task: str, method: str) -> Published | None:

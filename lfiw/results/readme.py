@@ -1,4 +1,4 @@
-"""The tables of a store's README.md, and the commands that keep it."""
+"""The tables of a store's README.md: Table 1 in the paper's form, and what was run."""
 
 from __future__ import annotations
 
@@ -6,22 +6,66 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lfiw.errors import InputError
+from lfiw.results.catalogue import (
+    ENV_STEPS,
+    MEASURES,
+    PAPER_METHODS,
+    PLANNED,
+    TASKS,
+    Measure,
+    family_of,
+)
 from lfiw.results.curves import Curves
 from lfiw.results.methods import Method, read_methods
-from lfiw.results.table import markdown_table
-from lfiw.results.table1 import paper_form
+from lfiw.results.published import published
+from lfiw.results.table import NOT_RUN, Table
 from lfiw.runs.files import write_whole
-from lfiw.wording import duration
+from lfiw.wording import duration, spread
 
 BEGIN = "<!-- The tables below are rebuilt by `lfiw results add`. -->"
 END = "<!-- End of the tables. -->"
 
 
-def curves_by_cell(methods: Sequence[Method]) -> dict[tuple[str, str], Curves]:
-    return {(method.task, method.name): method.curves for method in methods}
+def tasks_of(curves: Sequence[Curves]) -> list[str]:
+    """The paper's, and others that were run."""
+    return list(dict.fromkeys((*TASKS, *(curve.env for curve in curves))))
 
 
-def provenance_table(methods: Sequence[Method]) -> str:
+def measure_table(curves: Sequence[Curves], measure: Measure) -> Table:
+    run = {(curve.env, curve.method): curve for curve in curves}
+
+    def words(task: str, method: str) -> str:
+        if (task, method) not in run:
+            return NOT_RUN if (task, method) in PLANNED else "-"
+        steps = int(run[task, method].env_steps[-1])
+        as_long = steps == ENV_STEPS.get(family_of(task))
+        return spread(measure.of(run[task, method])) + ("" if as_long else f" (at {steps:,} steps)")
+
+    tasks = tasks_of(curves)
+    methods = dict.fromkeys(name for _, name in (*PLANNED, *run))
+    return Table(("", *tasks), [(name, *(words(task, name) for task in tasks)) for name in methods])
+
+
+def published_table() -> Table:
+    rows = [
+        (name, *(str(published(family, name) or "-") for family in ENV_STEPS))
+        for name in PAPER_METHODS
+    ]
+    return Table(("", *(f"{family}-v2" for family in ENV_STEPS)), rows)
+
+
+def paper_form(curves: Sequence[Curves]) -> str:
+    """Methods by tasks, beside the published numbers."""
+    tables = {
+        f"{measure.title.capitalize()}: {measure.explanation}": measure_table(curves, measure)
+        for measure in MEASURES
+    }
+    tables["The paper's Table 1 (maximum, -v2, 5 seeds)"] = published_table()
+    parts = (f"\n### {title}\n\n{table.markdown()}" for title, table in tables.items())
+    return "".join(("Mean ± standard deviation over seeds.\n", *parts))
+
+
+def provenance_table(methods: Sequence[Method]) -> Table:
     rows = []
     for method in methods:
         curves, record = method.curves, method.record
@@ -39,13 +83,14 @@ def provenance_table(methods: Sequence[Method]) -> str:
             ]
         )
     headings = ("task", "method", "environment steps", "seeds", "hardware", "versions")
-    return markdown_table([*headings, "commit", "date", "wall time"], rows)
+    return Table((*headings, "commit", "date", "wall time"), rows)
 
 
 def tables(methods: Sequence[Method]) -> str:
     return (
-        f"{paper_form(curves_by_cell(methods))}\n### What was run\n\nWall time is from a method's "
-        f"start to its end, with others beside it.\n\n{provenance_table(methods)}"
+        f"{paper_form([method.curves for method in methods])}\n### What was run\n\n"
+        "Wall time is from a method's start to its end, with others beside it.\n\n"
+        f"{provenance_table(methods).markdown()}"
     )
 
 

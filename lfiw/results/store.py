@@ -1,7 +1,7 @@
 """Adding runs to the store of results, some methods and tasks at a time.
 
-`lfiw.results` says what a store holds. A method's seeds are its cells: one that is added again is
-replaced, all others stay.
+`lfiw.results.methods` says what a store holds. A method's seeds are its cells: one that is added
+again is replaced, all others stay.
 """
 
 from __future__ import annotations
@@ -14,23 +14,29 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.errors import InputError
-from lfiw.results.methods import AGE_COLUMNS, CURVES_FILE, evaluation_rows, task_name
-from lfiw.runs.config_file import read_config, read_config_file, seeds_of
+from lfiw.results.methods import (
+    CURVES_FILE,
+    DIAGNOSTIC_COLUMNS,
+    evaluation_rows,
+    stored_rows,
+    task_name,
+)
+from lfiw.runs.config_file import read_config, read_config_file
 from lfiw.runs.files import make_parent, write_json, write_whole
 from lfiw.runs.layout import find_folders, parts_of, safe_name
-from lfiw.runs.read import read_metrics, stopped_seeds
+from lfiw.runs.metrics import EVALUATION
+from lfiw.runs.read import evaluated_up_to, live_seeds, read_metrics, stopped_seeds
 from lfiw.wording import one_line
 
-DIAGNOSTICS = (
-    *("q_mean", "td_error", "alpha", "classifier_loss", "balanced_accuracy"),
-    *("effective_sample_size", "max_weight", *AGE_COLUMNS),
+COLUMNS = (
+    *("env", "method", "seed", "env_steps"),
+    *(metric.name for metric in EVALUATION),
+    *DIAGNOSTIC_COLUMNS,
 )
-EVALUATION = ("return_mean", "return_std", "length_mean")
-COLUMNS = ("env", "method", "seed", "env_steps", *EVALUATION, *DIAGNOSTICS)
 # What is kept of a method folder's config.json beside the configuration.
 RECORDED = ("updates_in_call", "placement", "team", "versions", "hardware")
 
-Table = list[dict[str, Any]]  # rows of curves.csv; their numbers are text once stored
+StoredRows = list[dict[str, Any]]  # of curves.csv; their numbers are text once stored
 
 
 def add_runs(
@@ -41,22 +47,23 @@ def add_runs(
 ) -> list[Path]:
     """Merge finished method folders into the store, with `unfinished` also those that were cut
     short; returns the files written. Nothing is written unless all can be added."""
-    runs = find_folders(paths)
-    additions = [read_addition(run, commit, unfinished) for run in runs]
-    tables: dict[Path, Table] = {}
+    sources = find_folders(paths)
+    additions = [read_addition(source, commit, unfinished) for source in sources]
+    tables: dict[Path, StoredRows] = {}
     records: dict[Path, dict[str, Any]] = {}
     brought: dict[tuple[Path, str], Path] = {}
-    for run, (record, rows) in zip(runs, additions, strict=True):
+    for source, (record, rows) in zip(sources, additions, strict=True):
         method = rows[0]["method"]
         folder = store / safe_name(task_name(record["config"]["env"]))
         path = folder / f"{method}.json"
-        table = tables.setdefault(folder, read_table(folder))
+        stored = folder / CURVES_FILE
+        table = tables.setdefault(folder, stored_rows(stored) if stored.is_file() else [])
         seeds = {str(row["seed"]) for row in rows}
         for seed in sorted(seeds):
-            if (other := brought.setdefault((path, seed), run)) is not run:
+            if (other := brought.setdefault((path, seed), source)) is not source:
                 raise InputError(
-                    f"{other} and {run} both have seed {seed} of {method}; name only one of them, "
-                    f"or train with a --label."
+                    f"{other} and {source} both have seed {seed} of {method}; name only one of "
+                    "them, or train with a --label."
                 )
         known = records.get(path) or (read_config_file(path) if path.is_file() else None)
         kept = {row["seed"] for row in table if row["method"] == method} - seeds
@@ -73,30 +80,33 @@ def add_runs(
 
 
 def read_addition(
-    run: Path, commit: str | None, unfinished: bool = False
-) -> tuple[dict[str, Any], Table]:
+    folder: Path, commit: str | None, unfinished: bool = False
+) -> tuple[dict[str, Any], StoredRows]:
     """What a method folder contributes: its record and its rows."""
-    content = read_config(run)
+    content = read_config(folder)
     config = content["config"]
-    names = {"env": config["env"]["id"], "method": one_line(run.resolve().name)}
-    evaluations = [row | names for row in evaluation_rows(run, DIAGNOSTICS)]
+    names = {"env": config["env"]["id"], "method": one_line(folder.resolve().name)}
+    evaluations = [row | names for row in evaluation_rows(folder)]
     rows = [{name: row.get(name) for name in COLUMNS} for row in evaluations]
-    stopped = stopped_seeds(run)
-    live = [seed for seed in seeds_of(run) if seed not in stopped]
+    live = live_seeds(folder)
     if not live:
-        raise InputError(f"All seeds of {run} were stopped for numbers that were not finite.")
+        raise InputError(f"All seeds of {folder} were stopped for numbers that were not finite.")
     total = config.get("env_steps") or 1
     needed = 1 if unfinished else total
+    reached = {
+        seed: steps for part in parts_of(folder) for seed, steps in evaluated_up_to(part).items()
+    }
+    evaluated = {row["seed"] for row in rows}  # and not given up at every evaluation
     for seed in live:
-        last = max((row["env_steps"] for row in evaluations if row["seed"] == seed), default=0)
+        last = reached[seed] if seed in evaluated else 0
         if last < needed:
             raise InputError(
-                f"{run} is not finished: seed {seed} was evaluated up to {last} of "
+                f"{folder} is not finished: seed {seed} was evaluated up to {last} of "
                 f"{total} environment steps. --unfinished adds what was evaluated."
             )
     times = [
         [row["wall_seconds"] for row in read_metrics(part) if row.get("wall_seconds") is not None]
-        for part in parts_of(run)  # which were trained one after another
+        for part in parts_of(folder)  # which were trained one after another
     ]
     record = {
         "config": {**config, "seeds": live},
@@ -106,7 +116,8 @@ def read_addition(
         "date": content.get("started"),
         "wall_seconds": sum(map(max, filter(None, times))) or None,
     }
-    return record | ({"stopped_seeds": sorted(stopped)} if stopped else {}), rows
+    stopped = sorted(stopped_seeds(folder))
+    return record | ({"stopped_seeds": stopped} if stopped else {}), rows
 
 
 def command_text(argv: Sequence[str] | None) -> str | None:
@@ -158,24 +169,11 @@ def text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def read_table(folder: Path) -> Table:
-    path = folder / CURVES_FILE
-    if not path.is_file():
-        return []
-    try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            table: Table = list(csv.DictReader(lines))
-        table.sort(key=place_in_table)
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise InputError(f"{path} is not a table of evaluations: {error!r}.") from None
-    return table
-
-
 def place_in_table(row: Mapping[str, Any]) -> tuple[str, int, int]:
     return (row["method"], int(row["env_steps"]), int(row["seed"]))
 
 
-def write_table(folder: Path, table: Table) -> None:
+def write_table(folder: Path, table: StoredRows) -> None:
     content = io.StringIO()
     writer = csv.DictWriter(content, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()

@@ -1,10 +1,14 @@
-"""A table, as HTML and as Markdown."""
+"""A table: as HTML, as Markdown and for the console."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Literal
+
+import rich.table
+from rich import box, markup
 
 NOT_RUN, NOT_PLANNED = "not run", "–"
 BEST = "★"
@@ -21,10 +25,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    title: str
-    caption: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[Text, ...], ...]
+    header: Sequence[str]
+    rows: Sequence[Sequence[Text | str]]
+    title: str = ""
+    caption: str = ""
     starts: frozenset[int] = frozenset()  # rows that a line sets off from those above
 
     def html(self) -> str:
@@ -42,14 +46,31 @@ class Table:
         )
 
     def markdown(self) -> str:
-        header = tuple(_markdown_cell(Text(words)) for words in self.header)
-        lines = [header, ("---",) * len(header), *(map(_markdown_cell, row) for row in self.rows)]
-        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        return f"**{self.title}** {self.caption}\n\n{table}\n"
+        lines = [self.header, ("---",) * len(self.header), *self.rows]
+        table = "".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines)
+        title = f"**{_markdown(self.title)}** {_markdown(self.caption)}\n\n" if self.title else ""
+        return title + table
+
+    def __rich__(self) -> rich.table.Table:
+        """What a console prints."""
+        title = markup.escape(self.title)
+        table = rich.table.Table(
+            title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+        )
+        for index, words in enumerate(self.header):
+            justify: Literal["left", "right"] = "right" if index else "left"
+            table.add_column(markup.escape(words), justify=justify, no_wrap=True)
+        for row in self.rows:
+            table.add_row(*(markup.escape(_text(cell).words) for cell in row))
+        return table
 
 
-def _html_row(row: Sequence[Text]) -> str:
-    first, *rest = row
+def _text(cell: Text | str) -> Text:
+    return Text(cell) if isinstance(cell, str) else cell
+
+
+def _html_row(row: Sequence[Text | str]) -> str:
+    first, *rest = map(_text, row)
     cells = [f'<th scope="row">{escape(first.words)}</th>']
     for text in rest:
         words = escape(text.words)
@@ -61,12 +82,13 @@ def _html_row(row: Sequence[Text]) -> str:
     return "".join(cells)
 
 
-def _markdown_cell(text: Text) -> str:
-    words = text.words.replace("|", "\\|").replace("<", "&lt;")
+def _markdown_cell(cell: Text | str) -> str:
+    text = _text(cell)
+    words = _markdown(text.words)
     words = f"**{words}** {BEST}" if text.best else words
-    return f"{words} ({text.note})" if text.note else words
+    return f"{words} ({_markdown(text.note)})" if text.note else words
 
 
-def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def _markdown(words: str) -> str:
+    """Without what would start another cell or HTML."""
+    return escape(words, quote=False).replace("|", "\\|")

@@ -9,9 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from lfiw.acting.policy import NumpyPolicy, Policy
+from lfiw.env_config import EnvConfig
 from lfiw.errors import Damaged, InputError
+from lfiw.runs.config_file import read_config
 from lfiw.runs.files import read_arrays, save_arrays
 from lfiw.runs.layout import parts_of, policy_file
+from lfiw.settings import from_json
+from lfiw.types import EnvSpec
 
 
 def load_policy(folder: str | PathLike[str], seed: int = 0) -> Policy:
@@ -30,10 +34,10 @@ def load_policy(folder: str | PathLike[str], seed: int = 0) -> Policy:
     try:
         arrays = read_arrays(path)
         check_policy(arrays)
-        return Policy(arrays, arrays["action_low"], arrays["action_high"], seed)
+        return Policy(arrays, seed)
     except Damaged as error:
         raise InputError(str(error)) from None
-    except (KeyError, ValueError, IndexError, StopIteration):
+    except (KeyError, ValueError, IndexError):
         raise InputError(f"{path} does not hold a policy of lfiw.") from None
 
 
@@ -48,13 +52,37 @@ def save_policies(
 
 
 def check_policy(arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise where the arrays are not those of one network and its bounds."""
-    network = NumpyPolicy(arrays)
-    size = network.obs_size
-    for weight, bias in network.layers:
-        if weight.shape != (size, *bias.shape) or {weight.dtype, bias.dtype} != {np.dtype("f4")}:
-            raise ValueError(f"a layer has weights {weight.dtype}{weight.shape}")
-        size = bias.shape[0]
+    """Raise where the arrays are not those of one policy and its bounds."""
+    policy = NumpyPolicy(arrays)
+    expected = (policy.action_size,)
+    obs, noise = np.zeros(policy.obs_size, np.float32), np.zeros(expected, np.float32)
+    with np.errstate(all="ignore"):
+        action = policy.act(obs, noise)
+    if action.shape != expected:
+        raise ValueError(f"an action has the shape {action.shape}")
+    for name, array in arrays.items():
+        if name.startswith(f"{policy.kind}.") and array.dtype != np.float32:
+            raise ValueError(f"{name} has the type {array.dtype}")
     for name in ("action_low", "action_high"):
-        if arrays[name].shape != (network.action_size,):
+        if arrays[name].shape != expected:
             raise ValueError(f"{name} has the shape {arrays[name].shape}")
+
+
+def env_of(folder: str | Path) -> EnvConfig:
+    """The environment that the policies of a method folder were trained in."""
+    config: EnvConfig = from_json(EnvConfig, read_config(folder)["config"]["env"])
+    return config
+
+
+def check_fits(policy: Policy, folder: str | Path, env_id: str, spec: EnvSpec) -> None:
+    """An environment may have changed since a policy was trained in it."""
+    if policy.unscaled.obs_size != spec.obs_size:
+        raise InputError(
+            f"The policies of {folder} take observations of size {policy.unscaled.obs_size}, but "
+            f"{env_id} now gives {spec.obs_size}."
+        )
+
+
+def check_episode_seed(seed: int) -> None:
+    if seed < 0:
+        raise InputError(f"The seed of an episode must be at least 0, not {seed}.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from lfiw.errors import Damaged, InputError
 from lfiw.runs.config_file import read_config, seeds_of
 from lfiw.runs.files import read_plain
-from lfiw.runs.layout import parts_of
+from lfiw.runs.layout import CONFIG, parts_of
 from lfiw.runs.rows import Row, parse_row
 
 LOG = "metrics.jsonl"
@@ -52,6 +52,10 @@ def live_seeds(folder: str | Path) -> list[int]:
     return [seed for seed in seeds_of(folder) if seed not in stopped]
 
 
+def is_begun(part: Path) -> bool:
+    return (part / CONFIG).is_file()
+
+
 def evaluated_up_to(part: Path) -> dict[int, int]:
     """The environment steps of the last evaluation of each seed that was not given up, of a folder
     without those added to it; 0 before the first."""
@@ -67,4 +71,6 @@ def evaluated_up_to(part: Path) -> dict[int, int]:
 def is_finished(part: Path, env_steps: int) -> bool:
     """Whether nothing is left to train: the last evaluation of every seed is logged, and all that a
     folder keeps is written before it."""
-    return all(reached >= env_steps for reached in evaluated_up_to(part).values())
+    return is_begun(part) and all(
+        reached >= env_steps for reached in evaluated_up_to(part).values()
+    )

@@ -12,9 +12,8 @@ import numpy as np
 from lfiw.acting.envs import make_env
 from lfiw.acting.spaces import check_spaces
 from lfiw.errors import InputError, RunError
-from lfiw.runs.evaluate import _check_episode_seed, _check_size, env_of
 from lfiw.runs.files import make_parent
-from lfiw.runs.policies import load_policy
+from lfiw.runs.policies import check_episode_seed, check_fits, env_of, load_policy
 from lfiw.wording import one_line
 
 MAX_RECORDED_STEPS = 10_000
@@ -27,7 +26,7 @@ def record_run(
     path = Path(out)
     if path.suffix.lower() not in (".mp4", ".gif"):
         raise InputError(f"{out}: the file name must end in .mp4 or .gif.")
-    _check_episode_seed(episode_seed)
+    check_episode_seed(episode_seed)
     policy = load_policy(folder, seed)
     make_parent(path)
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
@@ -43,7 +42,7 @@ def record_run(
     total_reward, ended = 0.0, False
     try:
         spec, _ = check_spaces(env, config.id)
-        _check_size(folder, policy, config, spec)
+        check_fits(policy, folder, config.id, spec)
         obs, _ = env.reset(seed=episode_seed)
         frames.append(_frame(env))
         while not ended and len(frames) < MAX_RECORDED_STEPS:

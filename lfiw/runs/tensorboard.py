@@ -13,22 +13,10 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.summary import scalar
 
+from lfiw.runs.metrics import tags_of
+
 EVERY_ENV_STEPS = 5000  # thins these files, never the log
 
-# Both usual families of names, so that existing dashboards work.
-TAGS = {
-    "return_mean": ("eval/mean_reward",),
-    "length_mean": ("eval/mean_ep_length",),
-    "episode_return_mean": ("rollout/ep_rew_mean", "charts/episodic_return"),
-    "episode_length_mean": ("rollout/ep_len_mean", "charts/episodic_length"),
-    "steps_per_second": ("time/fps", "charts/SPS"),
-    "classifier_loss": ("lfiw/classifier_loss",),
-    "balanced_accuracy": ("lfiw/balanced_accuracy",),
-    "effective_sample_size": ("lfiw/effective_sample_size",),
-    "max_weight": ("lfiw/max_weight",),
-    "weight_by_age": ("lfiw/weight_by_age",),
-    "alpha": ("train/ent_coef",),
-}
 NOT_PLOTTED = {
     *("kind", "seed", "env_steps", "updates", "wall_seconds", "episodes", "faults", "reason"),
 }
@@ -53,7 +41,7 @@ class Boards:
         for name, value in row.items():
             if name in NOT_PLOTTED or value is None:
                 continue
-            for tag in TAGS.get(name, (f"train/{name}",)):
+            for tag in tags_of(name):
                 elements = enumerate(value) if isinstance(value, list) else ((None, value),)
                 for index, element in elements:
                     if element is not None:

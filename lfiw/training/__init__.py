@@ -13,7 +13,7 @@ from lfiw.errors import InputError
 from lfiw.learning.config import TrainConfig, check, make_config
 from lfiw.runs.layout import method_folder
 from lfiw.settings import conformed
-from lfiw.training.folder import Training, _refuse_clashes
+from lfiw.training.folder import Training, refuse_clashes
 from lfiw.training.jobs import Job
 from lfiw.training.start import run_jobs
 
@@ -62,6 +62,6 @@ def train_all(
     for config in configs:
         check(config)
     folders = [method_folder(out, config.env.id, config.method, label) for config in configs]
-    _refuse_clashes(folders)
+    refuse_clashes(folders)
     jobs = [Job(config, folder) for config, folder in zip(configs, folders, strict=True)]
     return run_jobs(jobs, workers, devices, Console(quiet=quiet, stderr=True, markup=False))

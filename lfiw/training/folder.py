@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import jax
+
 from lfiw.errors import InputError
-from lfiw.learning.config import TrainConfig, config_to_json
+from lfiw.learning.config import TrainConfig
 from lfiw.learning.group import place_runs
 from lfiw.machine import free_disk, source_commit, versions
 from lfiw.runs.checkpoint import checkpoint_name, remove_newer, save_checkpoint
@@ -21,15 +23,15 @@ from lfiw.runs.lock import LOCK, locked
 from lfiw.runs.read import read_evaluations
 from lfiw.runs.recovery import start_facts
 from lfiw.runs.rows import Row
+from lfiw.settings import to_json
 from lfiw.training.devices import hardware
 from lfiw.training.jobs import Job
-from lfiw.training.trainer import Trainer
 from lfiw.wording import size_text
 
 
 @dataclass(frozen=True)
 class Training(os.PathLike[str]):
-    """A finished method folder."""
+    """All seeds of one method in their folder: trained, or to be trained."""
 
     folder: Path
     config: TrainConfig
@@ -56,13 +58,13 @@ def refuse_twins(folders: Sequence[Path]) -> None:
             raise InputError(f"Two of the methods would be written to {folder}.")
 
 
-def _refuse_clashes(folders: Sequence[Path]) -> None:
+def refuse_clashes(folders: Sequence[Path]) -> None:
     refuse_twins(folders)
     for folder in folders:
         if folder.exists() and not _is_free(folder):
             raise InputError(
-                f"{folder} already holds a run; choose another --out or --label, or go on with it "
-                f"(lfiw resume)."
+                f"{folder} already holds a training; choose another --out or --label, or go on "
+                f"with it (lfiw resume)."
             )
 
 
@@ -71,7 +73,13 @@ def _is_free(folder: Path) -> bool:
     return folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, "config.tmp"}
 
 
-def _create(job: Job, trainer: Trainer, locks: ExitStack) -> None:
+def begin_folder(
+    job: Job,
+    team: Sequence[Job],
+    call_updates: int,
+    devices: Sequence[jax.Device],
+    locks: ExitStack,
+) -> None:
     """The folder, held by this process, with everything that decides the bits of its runs and
     checkpoint 0: all of it is there before anything is compiled."""
     folder, config = job.folder, job.config
@@ -79,17 +87,17 @@ def _create(job: Job, trainer: Trainer, locks: ExitStack) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         sync(folder.parent)
         locks.enter_context(locked(folder))
-        _refuse_clashes([folder])  # another process may have been quicker
+        refuse_clashes([folder])  # another process may have been quicker
         content = {
-            "config": config_to_json(config),
-            "updates_in_call": trainer.call_updates,
+            "config": to_json(config),
+            "updates_in_call": call_updates,
             "placement": [
                 {"device": str(shard.device), "seeds": list(config.seeds[shard.runs])}
-                for shard in place_runs(config, trainer.devices)
+                for shard in place_runs(config, devices)
             ],
-            "team": [member.folder.name for member in trainer.members],
+            "team": [member.folder.name for member in team],
             "versions": versions(config.env.backend),
-            "hardware": hardware(trainer.devices),
+            "hardware": hardware(devices),
             "command": sys.argv,
             "commit": source_commit(),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -100,10 +108,10 @@ def _create(job: Job, trainer: Trainer, locks: ExitStack) -> None:
     save_checkpoint(folder, checkpoint_name(0, 0), start_facts(content), {})
 
 
-def _take_up(job: Job) -> None:
+def take_up_folder(job: Job) -> None:
     """Make the folder ready to go on from the job's checkpoint."""
     if job.checkpoint is not None:
         remove_newer(job.checkpoint.path)
     content = read_config(job.folder)
-    if content["config"] != (config := config_to_json(job.config)):
+    if content["config"] != (config := to_json(job.config)):
         write_config(job.folder, {**content, "config": config})

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jax
+import numpy as np
 
+from lfiw.acting.policy import ActionScale
 from lfiw.learning.config import TrainConfig
 from lfiw.learning.scalars import program_key
 from lfiw.replay.uniform import UniformConfig
 from lfiw.runs.checkpoint import Checkpoint
+from lfiw.training.progress import Progress
+from lfiw.types import EnvSpec
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,29 @@ class Job:
     checkpoint: Checkpoint | None = None
     resumed: bool = False
     allow_inexact: bool = False
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A job that can start: what its environment is like, and where its progress is shown."""
+
+    job: Job
+    spec: EnvSpec
+    scale: ActionScale
+    progress: Progress
+
+    @property
+    def config(self) -> TrainConfig:
+        return self.job.config
+
+    @property
+    def folder(self) -> Path:
+        return self.job.folder
+
+    @property
+    def bounds(self) -> dict[str, np.ndarray]:
+        """Of actions, as policies and snapshots store them."""
+        return {"action_low": self.scale.low, "action_high": self.scale.high}
 
 
 def make_teams(jobs: Sequence[Job], devices: Sequence[jax.Device]) -> list[list[Job]]:

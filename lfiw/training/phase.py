@@ -5,15 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from lfiw.acting.episodes import Episode
-from lfiw.learning.group import Group
-from lfiw.learning.packed import Packed
-
-Arrays = dict[str, np.ndarray]
 
 
 class Position(NamedTuple):
@@ -30,51 +26,11 @@ class Position(NamedTuple):
 
 @dataclass
 class Phase:
-    """What a phase has yielded so far; a checkpoint may fall between its calls."""
+    """What the environments of a method's runs have yielded; a checkpoint may fall into it."""
 
-    episodes: list[list[Episode]]
+    episodes: list[list[Episode]]  # by run
     faults: list[list[str]]
-    calls: list[list[Arrays]] = field(default_factory=list)  # metrics by call, by run
-    on_device: list[list[Packed]] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
-
-    def settle(self, group: Group, in_flight: int = 0) -> None:
-        """Wait for the calls that were made, but for the newest `in_flight`, and fetch their
-        metrics."""
-        while len(self.on_device) > in_flight:
-            self.calls.append(group.metrics(self.on_device.pop(0)))
-
-    def facts(self) -> dict[str, Any]:
-        return {"episodes": self.episodes, "faults": self.faults}
-
-    def arrays(self, run: int) -> Arrays:
-        """The metrics of one run, for a checkpoint."""
-        return {
-            f"phase.{index}.{name}": array
-            for index, call in enumerate(self.calls)
-            for name, array in call[run].items()
-        }
-
-
-NO_PHASE = {"episodes": None, "faults": None}  # the facts between two phases
-
-
-def restored_phase(facts: Mapping[str, Any], runs: Sequence[Arrays]) -> Phase | None:
-    """The phase that a checkpoint fell into, from its facts and the arrays of every run."""
-    if facts["episodes"] is None:
-        return None
-    episodes = [[Episode(*episode) for episode in own] for own in facts["episodes"]]
-    count = len({name.split(".")[1] for name in runs[0] if name.startswith("phase.")})
-    calls = [[part(own, f"phase.{index}.") for own in runs] for index in range(count)]
-    return Phase(episodes, facts["faults"], calls)
-
-
-def part(arrays: Arrays, prefix: str) -> Arrays:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
 
 
 def sickness(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from lfiw.runs.config_file import config_is_intact, read_config, seeds_of
 from lfiw.runs.files import refuse_links
 from lfiw.runs.layout import CONFIG, added_folder, find_folders, parts_of, safe_name
 from lfiw.runs.lock import locked
+from lfiw.runs.read import is_finished
 from lfiw.runs.recovery import newest_good
-from lfiw.settings import walk
+from lfiw.settings import to_json, walk
 from lfiw.training.devices import choose_devices, hardware, prepare_jax
 from lfiw.training.folder import Training
 from lfiw.training.jobs import Job
@@ -44,23 +45,24 @@ def resume(
     console = Console(quiet=quiet, stderr=True, markup=False)
     here = conditions(devices)
     jobs = []
-    runs = find_folders(paths)
+    folders = find_folders(paths)
     with ExitStack() as locks:
-        for run in runs:
-            refuse_links(run)
+        for folder in folders:
+            refuse_links(folder)
             jobs += [
-                take_up(folder, here, locks, console, env_steps, allow_inexact)
-                for folder in parts_of(run)
+                take_up(part, here, locks, console, env_steps, allow_inexact)
+                for part in parts_of(folder)
             ]
-            config = next(job.config for job in jobs if job.folder == run)
-            if new := tuple(seed for seed in seeds if seed not in seeds_of(run)):
+            config = next(job.config for job in jobs if job.folder == folder)
+            if new := tuple(seed for seed in seeds if seed not in seeds_of(folder)):
                 added = dataclasses.replace(config, seeds=new)
                 check(added)
-                jobs.append(Job(added, added_folder(run, new)))
-        unfinished = [job for job in jobs if not _is_finished(job)]
+                jobs.append(Job(added, added_folder(folder, new)))
+        unfinished = [job for job in jobs if not is_finished(job.folder, job.config.env_steps)]
         if unfinished:
             run_jobs(unfinished, workers, devices, console)
-    return [Training(run, next(job.config for job in jobs if job.folder == run)) for run in runs]
+    configs = {job.folder: job.config for job in jobs}
+    return [Training(folder, configs[folder]) for folder in folders]
 
 
 def take_up(
@@ -98,31 +100,19 @@ def team_of(folder: Path, content: dict[str, Any]) -> list[Path]:
     return [folder.parent / safe_name(name) for name in names if isinstance(name, str)]
 
 
-def _is_finished(job: Job) -> bool:
-    return is_last(job.checkpoint.facts if job.checkpoint else {}, job.config)
-
-
-def is_last(facts: Mapping[str, Any], config: TrainConfig) -> bool:
-    """A checkpoint of the last step that is not within a phase has nothing left to do."""
-    return facts.get("env_steps") == config.env_steps and facts["episodes"] is None
-
-
-def is_begun(folder: Path) -> bool:
-    return (folder / CONFIG).is_file()
-
-
-def refuse_other_settings(run: Training) -> None:
-    """A folder that is taken up, or taken as finished, must hold the run that is meant."""
-    there: TrainConfig = config_from_json(read_config(run.folder)["config"])
+def refuse_other_settings(training: Training) -> None:
+    """A folder that is taken up, or taken as finished, must hold the training that is meant."""
+    there: TrainConfig = config_from_json(read_config(training.folder)["config"])
     values = {name: value for name, _, value in walk(there)}
     differences = [
         f"{name} {values.get(name)} there, {value} here"
-        for name, _, value in walk(run.config)
+        for name, _, value in walk(training.config)
         if values.get(name) != value and not name.startswith("checkpoint.")
     ]
     if differences:
         raise InputError(
-            f"{run.folder} holds another run ({'; '.join(differences)}); choose another --out."
+            f"{training.folder} holds another training ({'; '.join(differences)}); choose another "
+            f"--out."
         )
 
 
@@ -160,7 +150,12 @@ def refuse_differences(
             now = {name: now.get(name) for name in then}
         pairs[part] = then, now
     if checkpoint is not None:
-        pairs["config"] = (checkpoint.facts["config"]["config"], content["config"])
+        # As this version reads them: an older one may have stored fewer settings.
+        saved = checkpoint.facts["config"]["config"]
+        pairs["config"] = (
+            to_json(config_from_json(saved)),
+            to_json(config_from_json(content["config"])),
+        )
     differences = [
         difference
         for part, (then, now) in pairs.items()

@@ -15,7 +15,6 @@ from rich.console import Console
 
 from lfiw.acting.evaluator import Evaluator
 from lfiw.errors import InputError, RunError
-from lfiw.training.jobs import Job
 from lfiw.training.member import Member
 from lfiw.training.progress import show_progress
 from lfiw.training.trainer import Stopped, Trainer
@@ -41,37 +40,33 @@ def stop_on_signal(stop: threading.Event) -> Iterator[None]:
             signal.signal(name, handler)
 
 
-def train_side_by_side(
-    teams: Sequence[tuple[list[Job], Trainer]], num_workers: int, console: Console
-) -> None:
+def train_side_by_side(trainers: Sequence[Trainer], num_workers: int, console: Console) -> None:
     """One thread per team: while one waits for the device, another steps environments."""
     stop = threading.Event()
     failures: dict[str, BaseException] = {}
-    members = [member for _, trainer in teams for member in trainer.members]
-    total_runs = sum(len(member.config.seeds) for member in members)
-    title = ", ".join(dict.fromkeys(member.config.env.id for member in members))
-    envs = {repr(member.config.env): member.config.env for member in members}
+    entrants = [entrant for trainer in trainers for entrant in trainer.entrants]
+    total_runs = sum(len(entrant.config.seeds) for entrant in entrants)
+    title = ", ".join(dict.fromkeys(entrant.config.env.id for entrant in entrants))
+    envs = {repr(entrant.config.env): entrant.config.env for entrant in entrants}
     evaluators = {name: Evaluator(env, min(num_workers, total_runs)) for name, env in envs.items()}
 
-    def run(jobs: list[Job], trainer: Trainer) -> None:
-        evaluator = evaluators[repr(trainer.config.env)]
-        checkpoints = [job.checkpoint for job in jobs]
+    def run(trainer: Trainer) -> None:
         try:
-            trainer.run(num_workers, evaluator, stop.is_set, checkpoints, jobs[0].allow_inexact)
+            trainer.run(num_workers, evaluators[repr(trainer.config.env)], stop.is_set)
         except Stopped:
             trainer.say("stopped")
         except BaseException as error:
             trainer.say("failed")
-            failures[" and ".join(member.progress.name for member in trainer.members)] = error
+            failures[" and ".join(entrant.progress.name for entrant in trainer.entrants)] = error
 
-    threads = [threading.Thread(target=run, args=team) for team in teams]
+    threads = [threading.Thread(target=run, args=[trainer]) for trainer in trainers]
     with stop_on_signal(stop):
         for thread in threads:
             thread.start()
         try:
             show_progress(
                 lambda: title,
-                [member.progress for member in members],
+                [entrant.progress for entrant in entrants],
                 lambda: any(thread.is_alive() for thread in threads),
                 console,
             )
@@ -85,8 +80,8 @@ def train_side_by_side(
                 evaluator.close()
     _raise_failures(failures)
     if stop.is_set():
-        raise KeyboardInterrupt(resume_hint([member.folder for member in members]))
-    _report_stopped(members)
+        raise KeyboardInterrupt(resume_hint([entrant.folder for entrant in entrants]))
+    _report_stopped([member for trainer in trainers for member in trainer.members])
 
 
 def resume_hint(folders: Sequence[Path]) -> str:
@@ -99,7 +94,7 @@ def resume_hint(folders: Sequence[Path]) -> str:
 def _report_stopped(members: Sequence[Member]) -> None:
     """Training was worth finishing, but it is no success."""
     sick = [
-        f"{member.progress.name} seed {member.config.seeds[run]} ({reason})"
+        f"{member.entrant.progress.name} seed {member.config.seeds[run]} ({reason})"
         for member in members
         for run, reason in member.stopped.items()
     ]

@@ -21,9 +21,9 @@ from lfiw.training.devices import (
     prepare_jax,
     turns_of_teams,
 )
-from lfiw.training.folder import Training, _create, _take_up, check_disk
-from lfiw.training.jobs import Job, make_teams
-from lfiw.training.member import Member
+from lfiw.training.folder import Training, begin_folder, check_disk, take_up_folder
+from lfiw.training.jobs import Entrant, Job, make_teams
+from lfiw.training.progress import Progress
 from lfiw.training.side_by_side import train_side_by_side
 from lfiw.training.trainer import Trainer
 
@@ -48,23 +48,25 @@ def run_jobs(
     for warning in dict.fromkeys(text for job in jobs for text in warnings(job.config)):
         say(f"Note: {warning}")
     names = short_names([job.folder for job in jobs])
-    members = {
-        job.folder: Member(job.config, spec, scale, job.folder, name)
+    entrants = {
+        job.folder: Entrant(
+            job, spec, scale, Progress(name, job.config.env_steps, len(job.config.seeds))
+        )
         for job, (spec, scale), name in zip(jobs, probed, names, strict=True)
     }
     teams = make_teams(jobs, chosen)
     placed = devices_of_teams(len(teams), chosen)
     trainers = [
-        Trainer([members[job.folder] for job in team], devices, turn)
+        Trainer([entrants[job.folder] for job in team], devices, turn)
         for team, devices, turn in zip(teams, placed, turns_of_teams(placed), strict=True)
     ]
     with ExitStack() as locks:
         for team, trainer in zip(teams, trainers, strict=True):
             for job in team:
                 if job.resumed:
-                    _take_up(job)
+                    take_up_folder(job)
                 else:
-                    _create(job, trainer, locks)
+                    begin_folder(job, team, trainer.call_updates, trainer.devices, locks)
         num_workers = usable_cores() if workers is None else workers
-        train_side_by_side(list(zip(teams, trainers, strict=True)), num_workers, console)
+        train_side_by_side(trainers, num_workers, console)
     return [Training(job.folder, job.config) for job in jobs]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -13,10 +14,11 @@ import jax
 from lfiw.acting.evaluator import Evaluator
 from lfiw.agents import make_agent
 from lfiw.errors import InputError, RunError
+from lfiw.learning.group import Group
 from lfiw.learning.learner import updates_in_call
 from lfiw.learning.team import Team
-from lfiw.runs.checkpoint import Checkpoint
-from lfiw.training.member import Member
+from lfiw.training.jobs import Entrant
+from lfiw.training.member import Member, open_member
 from lfiw.training.phase import Position
 
 Result = TypeVar("Result")
@@ -27,74 +29,81 @@ class Stopped(Exception):
 
 
 class Trainer:
-    """The plain sequential loop of a team. Several teams train side by side by running their
-    loops in threads: while one waits for the device, another steps environments. `turn` is
-    held while learning; teams that share a device share one."""
+    """The plain sequential loop of a team: its members act on the host, and the team learns on the
+    device. Several trainers run side by side in threads: while one waits for the device, another
+    steps environments. `turn` is held while learning; teams that share a device share one."""
 
     def __init__(
         self,
-        members: Sequence[Member],
+        entrants: Sequence[Entrant],
         devices: Sequence[jax.Device],
         turn: AbstractContextManager[object],
     ) -> None:
-        self.members = members
+        self.entrants = entrants
         self.devices = devices
         self.turn = turn
-        self.compiled = False
-        self.config = config = members[0].config  # members agree in all that is read here
-        period = make_agent(config.agent, members[0].spec, config.batch_size).period
+        self.config = config = entrants[0].config  # entrants agree in all that is read here
+        period = make_agent(config.agent, entrants[0].spec, config.batch_size).period
         self.call_updates = updates_in_call(config, period)
+        self.members: list[Member] = []
         self.position = Position()
+        self.compiled = False
         self.saved_at = time.monotonic()
 
-    def run(
-        self,
-        num_workers: int,
-        evaluator: Evaluator,
-        should_stop: Callable[[], bool],
-        checkpoints: Sequence[Checkpoint | None],
-        allow_inexact: bool = False,
-    ) -> None:
+    def run(self, num_workers: int, evaluator: Evaluator, should_stop: Callable[[], bool]) -> None:
         """Train to the end, from the start or from checkpoints of one position."""
-
-        def open_member(member: Member, checkpoint: Checkpoint | None) -> Position:
-            return member.open(
-                stack, self.devices, num_workers, evaluator, checkpoint, allow_inexact
-            )
-
         with ExitStack() as stack:
-            self.threads = stack.enter_context(ThreadPoolExecutor(len(self.members), "member"))
-            self.position = self._at_once(open_member, checkpoints)[0]
-            self.team = Team([member.group for member in self.members])
+            self.threads = stack.enter_context(ThreadPoolExecutor(len(self.entrants), "member"))
+            self._open(
+                partial(open_member, evaluator=evaluator, num_workers=num_workers, stack=stack)
+            )
             self.say("training")
             self._train(should_stop)
             self.say("done")
 
+    def _open(self, open_member: Callable[[Entrant], Member]) -> None:
+        self.members = self._at_once(open_member, self.entrants)
+        self.team = Team(
+            self._at_once(
+                lambda entrant: Group(entrant.config, entrant.spec, self.devices), self.entrants
+            )
+        )
+        position = Position()
+        for index, member in enumerate(self.members):
+            if saved := member.saved:
+                position = saved.position
+                rows, member.saved = member.restore_rows(saved), None
+                self.team.restore(index, saved.learners, rows, position.env_steps, saved.calls)
+        for member, policies in zip(self.members, self.team.policies(), strict=True):
+            member.policies = policies
+        self._move(position)
+
     def _at_once(self, work: Callable[..., Result], *arguments: Sequence[Any]) -> list[Result]:
-        """`work` of every member with its arguments, side by side, when all have ended: they wait
-        for workers, files and compilers of their own."""
-        calls = zip(self.members, *arguments, strict=True)
-        futures = [self.threads.submit(work, *call) for call in calls]
+        """`work` with each of the arguments, side by side, when all have ended: they wait for
+        workers, files and compilers of their own."""
+        futures = [self.threads.submit(work, *call) for call in zip(*arguments, strict=True)]
         wait(futures)
         return [future.result() for future in futures]
 
     def say(self, state: str) -> None:
-        for member in self.members:
-            member.progress.state = state
+        for entrant in self.entrants:
+            entrant.progress.state = state
 
     def _move(self, position: Position) -> None:
         self.position = position
-        for member in self.members:
-            member.show(position)
+        for entrant in self.entrants:
+            entrant.progress.env_steps, entrant.progress.updates = (
+                position.env_steps,
+                position.updates,
+            )
 
     def _train(self, should_stop: Callable[[], bool]) -> None:
         # A checkpoint may have been made between two calls of a phase.
-        while self._goes_on() or self._members_in_phase():
-            if not self._members_in_phase():
+        while self._goes_on() or self._in_phase():
+            if not self._in_phase():
                 self._collect()
             self._learn(should_stop)
-            for member in self._members_in_phase():
-                member.finish_phase(self.position)
+            self._finish_phase()
             if self.position.env_steps < self.config.env_steps and self._checkpoint_due():
                 self._save()
         self.say("evaluating")
@@ -106,8 +115,8 @@ class Trainer:
         some_live = any(member.live_runs() for member in self.members)
         return some_live and self.position.env_steps < self.config.env_steps
 
-    def _members_in_phase(self) -> list[Member]:
-        return [member for member in self.members if member.phase is not None]
+    def _in_phase(self) -> bool:
+        return self.members[0].phase is not None
 
     def _collect(self) -> None:
         config, env_steps = self.config, self.position.env_steps
@@ -115,11 +124,14 @@ class Trainer:
         end = min(config.random_env_steps, config.env_steps) if random else config.env_steps
         count = min(config.phase_env_steps, end - env_steps)
         try:
-            collected = self._at_once(lambda member: member.collect(count, random))
+            collected = self._at_once(lambda member: member.collect(count, random), self.members)
         except (InputError, RunError):
             self._save()  # of where training stood before: no member has kept anything
             raise
-        self._at_once(lambda member, own: member.begin_phase(own, count), collected)
+        rows = self._at_once(
+            lambda member, own: member.begin_phase(own, count), self.members, collected
+        )
+        self.team.add(rows)
         self._move(Position(env_steps + count, self.position.updates, phase_start=env_steps))
 
     def _updates_due(self) -> int:
@@ -135,15 +147,25 @@ class Trainer:
         with self.turn if self.compiled else nullcontext():
             while not (stopping := should_stop()) and self._updates_due() >= self.call_updates:
                 position = self.position
-                metrics = self.team.learn(position.env_steps, position.updates)
+                self.team.learn(position.env_steps, position.updates)
                 self.compiled = True
                 self._move(position._replace(updates=position.updates + self.call_updates))
-                for member, own in zip(self.members, metrics, strict=True):
-                    member.took_call(own)
         if stopping:
             self.say("saving")
+            self._settle()
             self._save()
             raise Stopped
+
+    def _settle(self) -> None:
+        """Wait for what the calls of the phase led to."""
+        learned = zip(self.members, self.team.policies(), self.team.calls(), strict=True)
+        for member, policies, calls in learned:
+            member.take_policies(policies, calls, self.position.env_steps)
+
+    def _finish_phase(self) -> None:
+        self._settle()
+        for index, (member, calls) in enumerate(zip(self.members, self.team.calls(), strict=True)):
+            member.finish_phase(self.position, calls, partial(self.team.snapshots, index))
 
     def _checkpoint_due(self) -> bool:
         when = self.config.checkpoint
@@ -153,6 +175,7 @@ class Trainer:
         return when.every_minutes is not None and minutes >= when.every_minutes
 
     def _save(self) -> None:
-        for member in self.members:
-            member.save(self.position)
+        saved = zip(self.members, self.team.export(), self.team.calls(), strict=True)
+        for member, learners, calls in saved:
+            member.save(self.position, learners, calls)
         self.saved_at = time.monotonic()

@@ -1,15 +1,15 @@
-import contextlib
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from processes import PATIENCE, children_of
 
 from lfiw.acting.collector import Collector
 from lfiw.acting.episodes import Episode
 from lfiw.acting.evaluator import Evaluator
 from lfiw.acting.rollout import EnvRunner
+from lfiw.acting.worker import ProcessWorker
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 
@@ -123,26 +123,17 @@ def test_sick_environment_is_named() -> None:
     collector.close()
 
 
-def child_processes() -> set[int]:
-    """Those that run, without the dead that nobody has waited for."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            state, parent = stat.read_text().rsplit(")", 1)[1].split()[:2]
-            if int(parent) == os.getpid() and state != "Z":
-                found.add(int(stat.parent.name))
-    return found
-
-
 def test_failed_start_leaves_no_worker() -> None:
-    before = child_processes()
+    before = children_of(os.getpid())
     with pytest.raises(InputError) as raised:
         Collector(EnvConfig("environments:make_broken"), range(2), 2)
     assert "the cable is loose" in str(raised.value)  # held, as a notebook holds the last error
-    assert child_processes() == before
+    assert children_of(os.getpid()) == before
 
 
-def test_close_ends_the_workers() -> None:
+def test_close_ends_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They end by themselves, if they are given the time."""
+    monkeypatch.setattr(ProcessWorker.close, "__defaults__", (PATIENCE,))
     collector = Collector(POINT, range(2), 2)
     processes = [worker._process for worker in collector.workers]  # type: ignore[union-attr]
     assert [process.poll() for process in processes] == [None, None]
@@ -176,7 +167,7 @@ def test_evaluation_does_not_depend_on_the_number_of_workers(num_workers: int) -
 
 
 def test_failed_evaluation_leaves_no_worker() -> None:
-    before = child_processes()
+    before = children_of(os.getpid())
     config = EnvConfig("environments:make_faulty", {"fault": "raise", "at": 1}, max_faults=3)
     evaluator = Evaluator(config, 1)
     future = evaluator.submit(random_policy(2, 3), range(9))
@@ -184,4 +175,4 @@ def test_failed_evaluation_leaves_no_worker() -> None:
     assert episodes == []
     assert "failed 4 times" in faults[-1]
     evaluator.close()
-    assert child_processes() == before
+    assert children_of(os.getpid()) == before

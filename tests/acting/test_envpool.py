@@ -24,7 +24,8 @@ from lfiw.acting.spaces import probe_env
 from lfiw.bench.collect import bench_collect
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
-from lfiw.learning.config import config_from_json, config_to_json, make_config
+from lfiw.learning.config import config_from_json, make_config
+from lfiw.settings import to_json
 
 needs_envpool = pytest.mark.skipif(
     importlib.util.find_spec("envpool") is None, reason="EnvPool is not installed: lfiw[envpool]"
@@ -226,6 +227,6 @@ def test_missing_package_gets_a_sentence(monkeypatch: Any) -> None:
 
 
 def test_config_from_before_there_were_backends() -> None:
-    stored = config_to_json(make_config("Hopper-v5"))
+    stored = to_json(make_config("Hopper-v5"))
     assert stored["env"].pop("backend") == "gymnasium"
     assert config_from_json(stored) == make_config("Hopper-v5")

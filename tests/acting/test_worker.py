@@ -4,23 +4,22 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from processes import PATIENCE, alive, finish, import_path, wait_for, wait_until_gone
 
 from lfiw.acting.worker import LocalWorker, ProcessWorker, WorkerError
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError, RunError
 
-GUARD_SECONDS = 60  # only against hanging
 
-
-def faulty(fault: str, at: int = 3) -> EnvConfig:
-    return EnvConfig("environments:make_faulty", {"fault": fault, "at": at})
+def faulty(fault: str, at: int = 3, **more: Any) -> EnvConfig:
+    kwargs = {"fault": fault, "at": at, **more}
+    return EnvConfig("environments:make_faulty", kwargs, timeout_seconds=PATIENCE)
 
 
 @pytest.fixture(params=[LocalWorker, ProcessWorker])
@@ -34,22 +33,6 @@ def make_worker(request: Any) -> Iterator[Any]:
     yield make
     for worker in opened:
         worker.close()
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that is dead but not yet waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def wait_until_gone(pids: list[int]) -> list[int]:
-    """Those that are still there after a generous time."""
-    deadline = time.monotonic() + GUARD_SECONDS
-    while any(map(alive, pids)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return [pid for pid in pids if alive(pid)]
 
 
 def call(worker: Any, method: str, *arguments: Any) -> Any:
@@ -144,8 +127,9 @@ def test_killed_worker_is_reported() -> None:
 
 
 def test_worker_that_hangs_is_reported() -> None:
-    worker = ProcessWorker(dataclasses.replace(faulty("hang"), timeout_seconds=0.5))
+    worker = ProcessWorker(faulty("hang"))
     call(worker, "open", {0: 0})
+    worker._timeout = 0.5  # from now on: the start may take its time
     with pytest.raises(WorkerError, match=r"silent for 0\.5 s"):
         call(worker, "collect", {0: None}, 5)
     worker.close(grace_seconds=0)
@@ -153,22 +137,34 @@ def test_worker_that_hangs_is_reported() -> None:
 
 
 def test_long_call_is_no_hang() -> None:
-    """Each step takes a fifth of the time-out, the whole call four times as long."""
-    config = EnvConfig("environments:make_slow", {"seconds": 0.2}, timeout_seconds=1.0)
-    worker = ProcessWorker(config)
+    """When the last step begins, the first lies further back than the time-out."""
+    worker = ProcessWorker(EnvConfig("environments:make_slow", {"seconds": 0.2}))
     call(worker, "open", {0: 0})
-    assert len(call(worker, "collect", {0: None}, 20)[0].rows) == 20
-    time.sleep(1.5)  # nor is the time between calls
+    worker.start("collect", {0: None}, 10)
+    wait_for(worker._connection.poll)  # a sign of life: the steps have begun
+    long_ago = worker._called - 2 * PATIENCE
+    worker._called = worker._silent_since = long_ago
+    worker._timeout = PATIENCE
+    assert len(worker.result()[0].rows) == 10
+    assert worker._silent_since > long_ago + PATIENCE
+    worker.close()
+
+
+def test_time_between_calls_is_no_hang() -> None:
+    worker = ProcessWorker(faulty("nothing"))
+    call(worker, "open", {0: 0})
+    worker._called = worker._silent_since = worker._called - 2 * PATIENCE
     assert len(call(worker, "collect", {0: None}, 1)[0].rows) == 1
     worker.close()
 
 
-def test_close_ends_a_worker_that_hangs() -> None:
-    worker = ProcessWorker(faulty("hang"))
+def test_close_ends_a_worker_that_hangs(tmp_path: Path) -> None:
+    worker = ProcessWorker(faulty("hang", told=str(tmp_path)))
     call(worker, "open", {0: 0})
     worker.start("collect", {0: None}, 5)
-    worker.close()
-    assert worker._process.returncode is not None
+    wait_for(lambda: list(tmp_path.iterdir()))
+    worker.close(grace_seconds=0.1)
+    assert worker._process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
@@ -201,12 +197,13 @@ def test_local_worker_has_one_blas_thread() -> None:
 
 
 @pytest.mark.parametrize("state", ["idle", "hang", "hang in C"])
-def test_workers_exit_when_the_parent_is_killed(state: str) -> None:
+def test_workers_exit_when_the_parent_is_killed(tmp_path: Path, state: str) -> None:
+    kwargs = {"fault": state, "at": 3, "told": str(tmp_path)}
     script = f"""
-import time
+import signal
 from lfiw.env_config import EnvConfig
-from lfiw.worker import ProcessWorker
-config = EnvConfig("environments:make_faulty", {{"fault": "{state}", "at": 3}})
+from lfiw.acting.worker import ProcessWorker
+config = EnvConfig("environments:make_faulty", {kwargs})
 workers = [ProcessWorker(config) for _ in range(2)]
 for worker in workers:
     worker.start("open", {{0: 0}})
@@ -214,26 +211,30 @@ for worker in workers:
     if {state != "idle"}:
         worker.start("collect", {{0: None}}, 5)
 print(*(worker._process.pid for worker in workers), flush=True)
-time.sleep(1000)
+signal.pause()
 """
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     parent = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": import_path()},
     )
     assert parent.stdout is not None
     pids = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(pids) == 2
+    if state != "idle":
+        wait_for(lambda: {int(path.name) for path in tmp_path.iterdir()} == {*pids})
     assert all(map(alive, pids))
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    assert wait_until_gone(pids) == []
+    wait_until_gone(pids)
 
 
 SIGNALLED = """
 import os, signal
 from lfiw.env_config import EnvConfig
-from lfiw.worker import ProcessWorker
+from lfiw.acting.worker import ProcessWorker
 
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, frame: None)
@@ -248,16 +249,12 @@ worker.close()
 
 def test_signals_to_the_group_are_not_for_workers() -> None:
     """Ctrl-C while one starts: it would be taken for a fault, and be in the log for ever."""
-    path = os.pathsep.join(
-        [str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")]
-    )
-    done = subprocess.run(
+    process = subprocess.Popen(
         [sys.executable, "-c", SIGNALLED],
-        env=os.environ | {"PYTHONPATH": path},
+        env=os.environ | {"PYTHONPATH": import_path()},
         start_new_session=True,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=GUARD_SECONDS,
-        check=False,
     )
-    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    assert finish(process) == "0\n"

@@ -9,8 +9,8 @@ from jax import Array
 from programs import quick_jit, same_bits, update_agent
 
 from lfiw.agents import AGENTS, make_agent
-from lfiw.agents.base import bellman_target, polyak, weighted_critic_loss
-from lfiw.networks import Layer
+from lfiw.agents.base import ActorCritic, bellman_target, polyak, weighted_critic_loss
+from lfiw.networks import Layer, mlp
 from lfiw.types import EnvSpec, Sample, Transition
 
 SPEC = EnvSpec(obs_size=2, action_size=1)
@@ -87,11 +87,11 @@ class Case:
 
     def networks(self, sample: Sample) -> tuple[Any, Any]:
         """Policy and critics after the update."""
-        networks = self.agent.networks(self.update(sample)[0])
-        return networks["policy"], networks["critics"]
+        state, _, _ = self.update(sample)
+        return state.actor, state.critics
 
 
-@pytest.fixture(scope="module", params=AGENTS, ids=lambda kind: kind.name)
+@pytest.fixture(scope="module", params=AGENTS.values(), ids=lambda kind: kind.name)
 def case(request: pytest.FixtureRequest) -> Case:
     return Case(request.param)
 
@@ -183,3 +183,28 @@ def test_doubled_weights_double_the_loss(case: Case) -> None:
     _, _, once = case.update(make_sample())
     _, _, twice = case.update(make_sample(weights=2 * ONES))
     np.testing.assert_allclose(twice["critic_loss"], 2 * once["critic_loss"], rtol=1e-6)
+
+
+def test_a_snapshot_keeps_policy_and_critics(case: Case) -> None:
+    assert same_bits(
+        case.agent.networks(case.state),
+        {
+            "policy.0.weight": case.state.actor[0].weight,
+            "policy.0.bias": case.state.actor[0].bias,
+            "critics.0.weight": case.state.critics[0].weight,
+            "critics.0.bias": case.state.critics[0].bias,
+        },
+    )
+
+
+@pytest.mark.parametrize(("num_climbed", "delay", "expected"), [(2, 1, 22 + 15), (1, 2, 22 + 5)])
+def test_products_by_hand(num_climbed: int, delay: int, expected: float) -> None:
+    """Networks 1-1-1 and 2-1-1, D = A = 1; a product has a gradient by its weights and, behind
+    the first layer, one by its input.
+
+    Actor: forward 2, trained 2 + 2 + 1 = 5. A critic: forward 3, trained 3 + 3 + 1 = 7, and back
+    to its action 1 + 1. Critics: target actor 2, two targets 6, two trained 14: 22. Policy: 5, and
+    5 for each critic that it climbs.
+    """
+    networks = ActorCritic(actor=mlp((1, 1, 1)), critic=mlp((2, 1, 1)))
+    assert networks.products(EnvSpec(1, 1), num_climbed, delay) == expected

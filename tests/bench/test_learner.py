@@ -7,7 +7,7 @@ from small import small
 import lfiw.bench.learner
 from lfiw.bench.learner import FILL_ROWS, bench_learner, update_flops
 from lfiw.bench.result import BenchResult
-from lfiw.cli.bench import Learner
+from lfiw.cli.bench import BenchLearner
 from lfiw.errors import InputError
 from lfiw.learning.config import make_config
 from lfiw.types import EnvSpec
@@ -19,10 +19,23 @@ def flops(agent: str, replay: str) -> float:
     return update_flops(make_config("HalfCheetah-v5", agent, replay), HALF_CHEETAH)
 
 
+@pytest.mark.parametrize(
+    ("agent", "replay", "number"),
+    [
+        ("sac", "uniform", 577_110_016),
+        ("td3", "per", 413_466_624),
+        ("sac", "lfiw", 791_281_664),
+        ("td3", "lfiw", 627_638_272),
+    ],
+)
+def test_operations_of_an_update(agent: str, replay: str, number: float) -> None:
+    assert flops(agent, replay) == number
+
+
 @pytest.mark.parametrize(("agent", "mega"), [("sac", 577), ("td3", 414)])
-def test_operations_of_an_update(agent: str, mega: float) -> None:
-    """Counted apart from the code: an input's gradient is needed for the actions alone there,
-    which is less than one percent at these sizes."""
+def test_operations_counted_apart_from_the_code(agent: str, mega: float) -> None:
+    """An input's gradient is needed for the actions alone there, which is less than one percent
+    at these sizes."""
     assert flops(agent, "uniform") / 1e6 == pytest.approx(mega, rel=0.01)
 
 
@@ -63,7 +76,7 @@ def test_a_ring_smaller_than_what_fills_it() -> None:
 @pytest.mark.parametrize("options", [{"runs": ""}, {"calls": 0}])
 def test_nothing_to_measure_is_one_sentence(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="at least"):
-        Learner(**options).run(Console(quiet=True))
+        BenchLearner(**options).run(Console(quiet=True))
 
 
 def test_settings_reach_every_method_that_has_them(monkeypatch: Any) -> None:
@@ -75,6 +88,8 @@ def test_settings_reach_every_method_that_has_them(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(lfiw.bench.learner, "bench_learner", measure)
     settings = ("deterministic=true", "replay.temperature=2.5")
-    Learner(runs="1", agent="sac", replay="uniform,lfiw", set=settings).run(Console(quiet=True))
+    BenchLearner(runs="1", agent="sac", replay="uniform,lfiw", set=settings).run(
+        Console(quiet=True)
+    )
     assert [config.deterministic for config in seen] == [True, True]
     assert seen[1].replay.temperature == 2.5

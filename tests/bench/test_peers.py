@@ -1,22 +1,29 @@
 import dataclasses
 import json
+import os
 import re
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lfiw.bench import peers
-from lfiw.bench.peer_scripts.job import Job
-from lfiw.bench.peer_scripts.ours import make_job_config
-from lfiw.bench.peers import Contender, bench_peers, run_processes, summed_rate
+import lfiw.cli.bench
 from lfiw.cli import main
+from lfiw.cli.bench import import_peers
 from lfiw.errors import InputError, RunError
 from lfiw.learning.config import check
 
+peers = import_peers()  # from here on its scripts can be imported
+
+from peers.compare import Contender, bench_peers, run_processes, summed_rate  # noqa: E402
+from peers.job import PeerJob  # noqa: E402
+from peers.ours import make_job_config  # noqa: E402
+
 KEYS = ["library", "version", "agent", "seeds", "env_steps_per_s", "ours_over_theirs", "note"]
-TINY = Job(
+TINY = PeerJob(
     library="lfiw",
     env="environments:make_point",
     agent="sac",
@@ -53,7 +60,7 @@ def test_nothing_to_measure(marks: Any, message: str) -> None:
 
 
 def test_our_settings_are_the_job() -> None:
-    job = Job("lfiw", "HalfCheetah-v5", "td3", 3000, seeds=(0, 1))
+    job = PeerJob("lfiw", "HalfCheetah-v5", "td3", 3000, seeds=(0, 1))
     config = make_job_config(job)
     check(config)
     assert config.capacity == config.buffer_size == 1_000_000
@@ -84,7 +91,7 @@ def test_installed_peer_does_the_job(name: str, agent: str) -> None:
 def fake_processes(rates: dict[str, float]) -> Any:
     """Every process steps at the rate of its library."""
 
-    def run(script: str, jobs: list[Job]) -> Any:
+    def run(script: str, jobs: list[PeerJob]) -> Any:
         if rates[jobs[0].library] == 0:
             raise RunError("ImportError: no such thing")
         return [[(30, 0.0), (60, 30 / rates[job.library])] for job in jobs]
@@ -119,7 +126,7 @@ def test_rounds_are_interleaved_and_medians_count(monkeypatch: Any, all_installe
     order: list[str] = []
     lasting = {"lfiw": iter([1.0, 9.0, 2.0]), "sbx": iter([4.0, 3.0, 8.0])}
 
-    def run(script: str, jobs: list[Job]) -> Any:
+    def run(script: str, jobs: list[PeerJob]) -> Any:
         order.append(jobs[0].library)
         return [[(30, 0.0), (60, 30 / next(lasting[jobs[0].library]))]]
 
@@ -146,7 +153,7 @@ def test_missing_peer_is_named(monkeypatch: Any, tmp_path: Path, capsys: Any) ->
         assert rows[name]["note"] == "not installed: pip install 'lfiw[peers]'"
         assert rows[name]["env_steps_per_s"] is rows[name]["ours_over_theirs"] is None
         assert name in shown.out
-        assert f"{name} sac, seeds 1: not installed" in shown.err
+        assert f"{name} sac, seeds 1: not installed: pip install 'lfiw[peers]'" in shown.err
     assert "not measured" in rows["cleanrl"]["note"]
     assert "git clone https://github.com/vwxyzjn/cleanrl" in shown.out
 
@@ -200,4 +207,29 @@ def test_bad_settings(names: list[str], agents: list[str], changes: Any, message
 def test_scripts_exist() -> None:
     for library in peers.LIBRARIES.values():
         if library.script:
-            assert find_spec(f"lfiw.bench.peer_scripts.{library.script}")
+            assert find_spec(f"peers.{library.script}")
+
+
+def test_scripts_of_others_load_no_jax() -> None:
+    """A peer's process has its library alone."""
+    scripts = {library.script for library in peers.LIBRARIES.values()} - {"", "ours"}
+    program = f"""
+import importlib, sys
+for script in {sorted(scripts)!r}:
+    importlib.import_module(f"peers.{{script}}")
+assert "jax" not in sys.modules
+"""
+    path = os.pathsep.join(filter(None, sys.path))
+    subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": path}, check=True
+    )
+
+
+def test_package_without_the_repository_says_where_the_scripts_are(
+    monkeypatch: Any, tmp_path: Path, capsys: Any
+) -> None:
+    monkeypatch.setattr(lfiw.cli.bench, "__file__", str(tmp_path / "lfiw" / "cli" / "bench.py"))
+    with pytest.raises(SystemExit) as exited:
+        main(["bench", "peers"])
+    assert exited.value.code == 2
+    assert "benchmarks/peers of the repository" in capsys.readouterr().err

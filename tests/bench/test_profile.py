@@ -6,7 +6,7 @@ from rich.console import Console
 from small import small
 
 from lfiw.bench.profile import Operation, bench_profile, operations_in, ranked, read_listing
-from lfiw.cli.bench import Profile
+from lfiw.cli.bench import BenchProfile
 from lfiw.errors import InputError
 from lfiw.learning.config import make_config
 
@@ -74,4 +74,4 @@ def test_products_of_an_update_are_found() -> None:
 
 def test_nothing_to_show_is_one_sentence() -> None:
     with pytest.raises(InputError, match="--top must be at least 1"):
-        Profile(top=0).run(Console(quiet=True))
+        BenchProfile(top=0).run(Console(quiet=True))

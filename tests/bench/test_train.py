@@ -55,7 +55,7 @@ def test_groups_together_by_hand() -> None:
 
 
 def test_command_started_before_now() -> None:
-    assert command_started() < time.perf_counter()
+    assert command_started() <= time.perf_counter()
 
 
 def test_command_writes_a_row_per_method(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
@@ -76,9 +76,8 @@ def test_command_writes_a_row_per_method(tmp_path: Path, monkeypatch: Any, capsy
     ]
     for row in rows:
         assert list(row) == KEYS
-        assert 0 < row["device_busy"] < 1
-        assert 0 < row["workers_busy"] < 1
-        assert 0 < row["device_busy_while_learning"] <= 1
+        for name in ("device_busy", "workers_busy", "device_busy_while_learning"):
+            assert 0 <= row[name] <= 1
         assert row["env_steps_per_s"] == pytest.approx(row["seeds"] * 200 / row["wall_seconds"])
         to_first_update = row["first_env_step_s"] + row["first_update_s"]
         assert 0 < to_first_update < row["wall_seconds"]

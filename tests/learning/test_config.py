@@ -12,22 +12,19 @@ from lfiw.agents.td3 import Td3Config
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 from lfiw.learning.config import (
-    AGENT_CONFIGS,
-    REPLAY_CONFIGS,
     TrainConfig,
     check,
     config_from_json,
-    config_to_json,
     make_config,
     warnings,
 )
 from lfiw.replay import REPLAYS
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.replay.per import PerConfig
-from lfiw.settings import conformed, override, walk
+from lfiw.settings import conformed, override, to_json, walk
 from lfiw.training import train
 
-METHODS = [(agent, replay) for agent in AGENT_CONFIGS for replay in REPLAY_CONFIGS]
+METHODS = [(agent, replay) for agent in AGENTS for replay in REPLAYS]
 
 
 def refusal(*arguments: Any, **settings: Any) -> str:
@@ -37,10 +34,10 @@ def refusal(*arguments: Any, **settings: Any) -> str:
 
 
 def test_registries_have_every_agent_and_strategy() -> None:
-    assert set(AGENT_CONFIGS) >= {"sac", "td3"}
-    assert set(REPLAY_CONFIGS) >= {"uniform", "per", "ere", "lfiw"}
-    assert set(AGENT_CONFIGS.values()) == set(AGENTS)
-    assert set(REPLAY_CONFIGS.values()) == set(REPLAYS)
+    assert set(AGENTS) >= {"sac", "td3"}
+    assert set(REPLAYS) >= {"uniform", "per", "ere", "lfiw"}
+    for registry in (AGENTS, REPLAYS):
+        assert {name: kind.name for name, kind in registry.items()} == {n: n for n in registry}
 
 
 @pytest.mark.parametrize("preset", ["default", "paper"])
@@ -53,7 +50,7 @@ def test_every_preset_passes_its_checks_and_survives_json(
     assert config.method == f"{agent}-{replay}"
     assert config.seeds == (3, 1)
     assert config.env_steps == 100_000
-    stored = json.loads(json.dumps(config_to_json(config)))
+    stored = json.loads(json.dumps(to_json(config)))
     assert stored["agent"]["name"] == agent
     assert stored["replay"]["name"] == replay
     assert config_from_json(stored) == config
@@ -61,7 +58,7 @@ def test_every_preset_passes_its_checks_and_survives_json(
 
 def test_json_holds_every_setting() -> None:
     config = make_config("Pendulum-v1", "td3", "lfiw")
-    stored = config_to_json(config)
+    stored = to_json(config)
     for name, _, value in walk(config):
         found: Any = stored
         for part in name.split("."):
@@ -72,7 +69,7 @@ def test_json_holds_every_setting() -> None:
 def test_environment_survives_json() -> None:
     env = EnvConfig("Pendulum-v1", {"g": 9.0, "names": ["a"]}, max_episode_steps=70)
     config = make_config(env)
-    assert config_from_json(json.loads(json.dumps(config_to_json(config)))).env == env
+    assert config_from_json(json.loads(json.dumps(to_json(config)))).env == env
 
 
 def test_paper_preset() -> None:
@@ -247,9 +244,9 @@ def test_configs_made_by_hand_get_the_types_of_their_settings(tmp_path: Path) ->
         seeds=range(2),  # type: ignore[arg-type]
     )
     config = conformed(by_hand)
-    assert config == config_from_json(json.loads(json.dumps(config_to_json(config))))
+    assert config == config_from_json(json.loads(json.dumps(to_json(config))))
     assert [type(value) for _, _, value in walk(config)] == [
-        type(value) for _, _, value in walk(config_from_json(config_to_json(config)))
+        type(value) for _, _, value in walk(config_from_json(to_json(config)))
     ]
     assert isinstance(config.replay.temperature, float) and config.seeds == (0, 1)
     typo = LfiwConfig(transform="powr")  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from lfiw.acting.policy import NumpyPolicy
 from lfiw.agents.sac import SacConfig
 from lfiw.learning.config import TrainConfig
 from lfiw.learning.group import COMPILER_OPTIONS, DETERMINISTIC_OPTIONS, Group, Shard, place_runs
-from lfiw.learning.saved_state import ring_rows
+from lfiw.learning.saved_state import saved_leaf
 from lfiw.learning.scalars import traced_settings
 from lfiw.learning.team import Team
 from lfiw.replay.lfiw import LfiwConfig
@@ -35,19 +35,30 @@ def make_config(seeds: tuple[int, ...], temperature: float = 5.0) -> TrainConfig
 
 
 class Trained(NamedTuple):
-    group: Group
-    metrics: list[Any]  # of the second call
+    team: Team
+    metrics: list[Any]  # of the second call, by run
     former_states: list[Any]  # before it
+
+    @property
+    def states(self) -> list[Any]:
+        return self.team.states[0]
+
+    def policies(self) -> list[Any]:
+        return self.team.policies()[0]
+
+    def restore(self, exported: list[Any]) -> None:
+        self.team.restore(0, exported, list(ROWS), num_rows=300, calls=[])
 
 
 def train(group: Group, rows: np.ndarray) -> Trained:
     """Two phases of one call each."""
-    group.add(rows[:, :200])
     team = Team([group])
+    team.add([rows[:, :200]])
     team.learn(env_steps=200, updates=0)
-    group.add(rows[:, 200:])
-    former_states = group.states.copy()
-    return Trained(group, group.metrics(team.learn(env_steps=300, updates=4)[0]), former_states)
+    team.add([rows[:, 200:]])
+    former_states = team.states[0].copy()
+    team.learn(env_steps=300, updates=4)
+    return Trained(team, team.calls()[0][-1], former_states)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -121,27 +132,26 @@ def test_other_devices_take_equal_parts(
 
 
 def test_a_run_in_a_group_equals_the_run_alone(together: Trained, alone: Trained) -> None:
-    group, single = together.group, alone.group
-    assert same_bits(group.states[1], single.states[0])
+    assert same_bits(together.states[1], alone.states[0])
     assert same_bits(together.metrics[1], alone.metrics[0])
-    assert same_bits(group.policies()[1], single.policies()[0])
-    assert same_bits(group.snapshots()[1], single.snapshots()[0])
+    assert same_bits(together.policies()[1], alone.policies()[0])
+    assert same_bits(together.team.snapshots(0)[1], alone.team.snapshots(0)[0])
 
 
 def test_runs_differ(together: Trained) -> None:
-    group, metrics, _ = together
+    states, metrics, policies = together.states, together.metrics, together.policies()
     for one, other in ((0, 1), (0, 2), (1, 2)):
-        assert not same_bits(group.states[one].agent, group.states[other].agent)
+        assert not same_bits(states[one].agent, states[other].agent)
         assert not same_bits(metrics[one], metrics[other])
-        assert not same_bits(group.policies()[one], group.policies()[other])
+        assert not same_bits(policies[one], policies[other])
 
 
 def test_a_batch_of_runs_agrees_with_each_alone(together: Trained, batched: Trained) -> None:
-    group, metrics = together.group, together.metrics
-    (stacked,) = batched.group.states
+    metrics = together.metrics
+    (stacked,) = batched.states
     for run in range(len(SEEDS)):
         found = [array[run] for array in bits(stacked)]
-        for one, other in zip(found, bits(group.states[run]), strict=True):
+        for one, other in zip(found, bits(together.states[run]), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
         for name, value in metrics[run].items():
             np.testing.assert_allclose(
@@ -150,10 +160,9 @@ def test_a_batch_of_runs_agrees_with_each_alone(together: Trained, batched: Trai
 
 
 def test_a_batch_is_handed_out_by_run(together: Trained, batched: Trained) -> None:
-    group, batch = together.group, batched.group
     for found, expected in (
-        (batch.policies(), group.policies()),
-        (batch.snapshots(), group.snapshots()),
+        (batched.policies(), together.policies()),
+        (batched.team.snapshots(0), together.team.snapshots(0)),
     ):
         assert len(found) == len(SEEDS)
         for one, other in zip(found, expected, strict=True):
@@ -161,13 +170,13 @@ def test_a_batch_is_handed_out_by_run(together: Trained, batched: Trained) -> No
             for name in one:
                 np.testing.assert_allclose(one[name], other[name], rtol=1e-3, atol=1e-5)
     obs = np.zeros((1, SPEC.obs_size), np.float32)
-    assert NumpyPolicy(batch.policies()[2]).act(obs).shape == (1, SPEC.action_size)
+    assert NumpyPolicy(batched.policies()[2]).act(obs).shape == (1, SPEC.action_size)
 
 
 @pytest.mark.parametrize("kind", ["together", "batched"])
 def test_no_two_runs_share_their_draws(kind: str, request: pytest.FixtureRequest) -> None:
-    group: Group = request.getfixturevalue(kind).group
-    leaves = [np.atleast_2d(state.replay.base.tree[-1])[:, :200] for state in group.states]
+    states = request.getfixturevalue(kind).states
+    leaves = [np.atleast_2d(state.replay.base.tree[-1])[:, :200] for state in states]
     # In the first phase's slots a priority other than the initial one marks a draw.
     drawn = [set(np.flatnonzero(row != 1)) for row in np.concatenate(leaves)]
     assert len(drawn) == len(SEEDS)
@@ -178,8 +187,8 @@ def test_no_two_runs_share_their_draws(kind: str, request: pytest.FixtureRequest
 
 
 def test_runs_keep_their_own_rows(together: Trained, batched: Trained) -> None:
-    (stacked,) = batched.group.states
-    for run, state in enumerate(together.group.states):
+    (stacked,) = batched.states
+    for run, state in enumerate(together.states):
         np.testing.assert_array_equal(state.replay.base.ring.rows[:300], ROWS[run])
         np.testing.assert_array_equal(stacked.replay.base.ring.rows[run, :300], ROWS[run])
 
@@ -191,34 +200,40 @@ def test_former_states_give_their_memory_away(together: Trained, batched: Traine
 
 @pytest.mark.parametrize("kind", ["together", "batched"])
 def test_a_group_comes_back_from_its_export(kind: str, request: pytest.FixtureRequest) -> None:
-    group: Group = request.getfixturevalue(kind).group
-    before = jax.device_get([bits(state) for state in group.states])
-    exported = group.export()
+    trained: Trained = request.getfixturevalue(kind)
+    team = trained.team
+    before = jax.device_get([bits(state) for state in trained.states])
+    (exported,) = team.export()
     assert len(exported) == len(SEEDS)
     ring_size = CAPACITY * SPEC.row_size
     assert all(array.size < ring_size / 2 for run in exported for array in run.values())
-    group.states = jax.tree.map(jnp.zeros_like, group.states)
-    assert not same_bits(group.states, before)
-    group.restore(exported, list(ROWS), num_rows=300)
-    assert same_bits(group.states, before)
-    Team([group]).learn(
-        env_steps=300, updates=8
-    )  # it learns on, and the next test finds it as it was
-    assert not same_bits(group.states, before)
-    group.restore(exported, list(ROWS), num_rows=300)
+    team.states = jax.tree.map(jnp.zeros_like, team.states)
+    assert not same_bits(trained.states, before)
+    trained.restore(exported)
+    assert same_bits(trained.states, before)
+    team.learn(env_steps=300, updates=8)  # it learns on, and the next test finds it as it was
+    assert not same_bits(trained.states, before)
+    trained.restore(exported)
 
 
 def test_rows_come_back_to_their_slots() -> None:
     newest = np.array([[4.0], [5.0], [6.0]], np.float32)
+
+    def ring(num_rows: int, capacity: int) -> list[Any]:
+        leaves = [
+            saved_leaf({}, newest, num_rows, capacity, f"replay.{name}")
+            for name in ("rows", "head", "size")
+        ]
+        return [leaf.tolist() for leaf in leaves]
+
     # The last three of six rows went to slots 3, 0 and 1 of four.
-    np.testing.assert_array_equal(ring_rows(newest, 6, 4)[:, 0], [5.0, 6.0, 0.0, 4.0])
-    np.testing.assert_array_equal(ring_rows(newest, 3, 4)[:, 0], [4.0, 5.0, 6.0, 0.0])
+    assert ring(6, 4) == [[[5.0], [6.0], [0.0], [4.0]], 2, 4]
+    assert ring(3, 4) == [[[4.0], [5.0], [6.0], [0.0]], 3, 3]
 
 
 def test_a_state_of_another_shape_is_refused(together: Trained) -> None:
-    group = together.group
-    exported = group.export()
+    (exported,) = together.team.export()
     name = next(name for name, array in exported[0].items() if array.ndim == 2)
     exported[0][name] = exported[0][name][:-1]
     with pytest.raises(Damaged, match="checkpoint"):
-        group.restore(exported, list(ROWS), num_rows=300)
+        together.restore(exported)

@@ -31,6 +31,7 @@ from lfiw.learning.scalars import traced_settings, with_scalars
 from lfiw.replay import REPLAYS, make_replay
 from lfiw.replay.ere import EreConfig
 from lfiw.replay.lfiw import LfiwConfig
+from lfiw.replay.per import PerConfig
 from lfiw.replay.uniform import UniformConfig
 
 RING_BYTES = 4 * CAPACITY * SPEC.row_size
@@ -172,15 +173,17 @@ def test_memory_of_a_run(sac: Program) -> None:
 def test_scalars_replace_settings() -> None:
     config = train_config(active(SacConfig), active(LfiwConfig))
     changed = with_scalars(
-        config, {"agent.gamma": 0.5, "replay.per.alpha": 0.1, "schedule_env_steps": 7}
+        config, {"agent.gamma": 0.5, "replay.over.alpha": 0.1, "schedule_env_steps": 7}
     )
-    assert (changed.agent.gamma, changed.replay.per.alpha) == (0.5, 0.1)
+    assert (changed.agent.gamma, changed.replay.over.alpha) == (0.5, 0.1)
     assert changed.schedule_horizon == 7
     assert changed.agent.tau == config.agent.tau
 
 
 def test_traced_settings_by_hand() -> None:
-    settings = traced_settings(train_config(SacConfig(), LfiwConfig(), schedule_env_steps=None))
+    settings = traced_settings(
+        train_config(SacConfig(), LfiwConfig(over=PerConfig()), schedule_env_steps=None)
+    )
     assert settings == {
         "schedule_env_steps": CAPACITY,  # as many as the run has
         "agent.learning_rate": 3e-4,
@@ -188,12 +191,13 @@ def test_traced_settings_by_hand() -> None:
         "agent.tau": 5e-3,
         "agent.initial_alpha": 1.0,
         "replay.temperature": 5.0,
+        "replay.min_effective_sample_size": 0.0,
         "replay.fast_size": 10_000,
         "replay.warmup_env_steps": 100_000,
-        "replay.per.alpha": 0.6,
-        "replay.per.beta": 0.4,
-        "replay.per.beta_end": 1.0,
-        "replay.per.epsilon": 1e-6,
+        "replay.over.alpha": 0.6,
+        "replay.over.beta": 0.4,
+        "replay.over.beta_end": 1.0,
+        "replay.over.epsilon": 1e-6,
     }
     assert traced_settings(train_config(Td3Config(), EreConfig(), schedule_env_steps=7)) == {
         "schedule_env_steps": 7,
@@ -224,7 +228,7 @@ def test_snapshots_hold_every_network(sac: Program) -> None:
     np.testing.assert_array_equal(policy["gaussian.1.bias"], arrays["policy.1.bias"])
 
 
-@pytest.mark.parametrize("replay", REPLAYS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("replay", REPLAYS.values(), ids=lambda kind: kind.name)
 def test_the_ring_is_updated_in_place(replay: type[Any]) -> None:
     case = program(active(SacConfig), active(replay))
     rows = jnp.asarray(random_rows(0, 50))

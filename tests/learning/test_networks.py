@@ -4,53 +4,52 @@ import numpy as np
 import pytest
 from programs import quick_jit
 
-from lfiw.networks import (
-    Layer,
-    Mlp,
-    apply_critics,
-    apply_mlp,
-    init_mlp,
-    init_twin_critics,
-    named_arrays,
-)
+from lfiw.networks import Layer, Mlp, mlp, twins
 
 
 def make(*sizes: int, last_limit: float | None = None) -> Mlp:
-    return quick_jit(lambda key: init_mlp(key, sizes, last_limit))(jax.random.key(0))
+    return quick_jit(mlp(sizes, last_limit).init)(jax.random.key(0))
 
 
 def test_mlp_by_hand() -> None:
-    network = (
+    layers = (
         Layer(jnp.array([[1.0, -1.0], [2.0, 0.0]]), jnp.array([0.0, -1.0])),
         Layer(jnp.array([[1.0], [10.0]]), jnp.array([-7.0])),
     )
     # hidden: (1 + 4, -1 - 1) = (5, -2), after ReLU (5, 0); output 5 - 7, without ReLU
     # hidden: (-3, 3 - 1) = (-3, 2), after ReLU (0, 2); output 20 - 7
-    outputs = apply_mlp(network, jnp.array([[1.0, 2.0], [-3.0, 0.0]]))
+    outputs = mlp((2, 2, 1)).apply(layers, jnp.array([[1.0, 2.0], [-3.0, 0.0]]))
     np.testing.assert_array_equal(outputs, [[-2.0], [13.0]])
 
 
-def test_critics_by_hand() -> None:
-    weight = jnp.array([[[1.0], [2.0]], [[0.0], [-1.0]]])  # q1 = s + 2 a + 3, q2 = -a
-    critics = (Layer(weight, jnp.array([[3.0], [0.0]])),)
-    q = apply_critics(critics, jnp.array([[1.0], [5.0]]), jnp.array([[0.5], [-0.5]]))
-    np.testing.assert_array_equal(q, [[5.0, 7.0], [-0.5, 0.5]])
+def test_twins_by_hand() -> None:
+    weight = jnp.array([[[1.0], [2.0]], [[0.0], [-1.0]]])  # x + 2 y + 3, and -y
+    both = (Layer(weight, jnp.array([[3.0], [0.0]])),)
+    outputs = twins(mlp((2, 1))).apply(both, jnp.array([[1.0, 0.5], [5.0, -0.5]]))
+    np.testing.assert_array_equal(outputs[..., 0], [[5.0, 7.0], [-0.5, 0.5]])
 
 
-def test_twin_critics_are_two_different_networks_run_side_by_side() -> None:
-    critics = quick_jit(lambda key: init_twin_critics(key, 5, (8,)))(jax.random.key(0))
+def test_twins_are_two_different_networks_run_side_by_side() -> None:
+    network = mlp((5, 8, 1))
+    both = quick_jit(twins(network).init)(jax.random.key(0))
     inputs = jnp.asarray(np.random.default_rng(0).standard_normal((4, 5), np.float32))
-    both = apply_critics(critics, inputs[:, :3], inputs[:, 3:])
-    assert both.shape == (2, 4)
+    outputs = twins(network).apply(both, inputs)
+    assert outputs.shape == (2, 4, 1)
     for index in range(2):
-        alone = jax.tree.map(
-            lambda array, index=index: jnp.asarray(np.asarray(array)[index]), critics
-        )
+        alone = jax.tree.map(lambda array, index=index: array[index], both)
         np.testing.assert_allclose(
-            both[index], apply_mlp(alone, inputs)[:, 0], rtol=1e-4, atol=1e-6
+            outputs[index], network.apply(alone, inputs), rtol=1e-4, atol=1e-6
         )
-    for array in map(np.asarray, jax.tree.leaves(critics)):
+    for array in map(np.asarray, jax.tree.leaves(both)):
         assert np.all(array[0] != array[1])
+
+
+def test_products_by_hand() -> None:
+    """3 x 4 + 4 x 2 forward; back, both again by their weights and the second by its input."""
+    network = mlp((3, 4, 2))
+    assert (network.products, network.input_products, network.trained_products) == (20, 12, 48)
+    both = twins(network)
+    assert (both.products, both.input_products, both.trained_products) == (40, 24, 96)
 
 
 @pytest.mark.parametrize("last_limit", [None, 3e-3])
@@ -72,13 +71,13 @@ def test_layers_start_from_different_keys() -> None:
 
 
 def test_names_of_arrays() -> None:
-    network = make(3, 4, 1)
-    arrays = named_arrays(network, "policy")
+    layers = make(3, 4, 1)
+    arrays = mlp((3, 4, 1)).arrays(layers, "policy")
     assert list(arrays) == [
         "policy.0.weight",
         "policy.0.bias",
         "policy.1.weight",
         "policy.1.bias",
     ]
-    assert arrays["policy.1.weight"] is network[1].weight
-    assert arrays["policy.0.bias"] is network[0].bias
+    assert arrays["policy.1.weight"] is layers[1].weight
+    assert arrays["policy.0.bias"] is layers[0].bias

@@ -118,17 +118,19 @@ def test_one_program_learns_what_two_learn(like_a_gpu: Any) -> None:
         train_config(active(SacConfig), UniformConfig(), seeds=(3, 4)),
     ]
 
-    def groups() -> list[Group]:
-        made = [Group(config, SPEC, like_a_gpu) for config in configs]
-        for group, config in zip(made, configs, strict=True):
-            group.add(np.stack([random_rows(seed, 300) for seed in config.seeds]))
+    def team(*chosen: TrainConfig) -> Team:
+        made = Team([Group(config, SPEC, like_a_gpu) for config in chosen])
+        made.add([np.stack([random_rows(s, 300) for s in config.seeds]) for config in chosen])
+        made.learn(env_steps=300, updates=4)
         return made
 
-    together, apart = groups(), groups()
-    metrics = Team(together).learn(env_steps=300, updates=4)
-    for index, group in enumerate(apart):
-        expected = Team([group]).learn(env_steps=300, updates=4)[0]
-        pairs = [(together[index].states, group.states), (metrics[index], expected)]
+    together = team(*configs)
+    for index, config in enumerate(configs):
+        alone = team(config)
+        pairs = [
+            (together.states[index], alone.states[0]),
+            (together.calls()[index], alone.calls()[0]),
+        ]
         for found, wanted in pairs:
             for one, other in zip(bits(found), bits(wanted), strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
@@ -202,24 +204,27 @@ def test_a_turn_is_a_whole_phase_and_changes_no_bit(tmp_path: Path, monkeypatch:
         assert logged(one.folder) == logged(other.folder)
 
 
-def test_metrics_are_fetched_one_call_behind(tmp_path: Path, monkeypatch: Any) -> None:
-    settings = {"updates_per_call": 10, "env_steps": 200}  # two phases of five calls learn
-    config = make_config(ENV, "td3", "uniform", seeds=(0, 1), **small("uniform", **settings))
-    events: list[str] = []
+def test_metrics_are_fetched_one_call_behind(monkeypatch: Any) -> None:
+    """While the device works on a call, the metrics of the one before it are fetched."""
+    config = train_config(active(SacConfig), UniformConfig(), seeds=(0, 1))
+    team = Team([Group(config, SPEC, jax.devices("cpu")[:1])])
+    team.add([np.stack([random_rows(seed, 300) for seed in config.seeds])])
+    fetched = []
+    split = Group.split
 
-    def watched(name: str, method: Any) -> Any:
-        def call(*arguments: Any) -> Any:
-            events.append(name)
-            return method(*arguments)
+    def watched(group: Group, parts: Any) -> Any:
+        fetched.append(len(calls))
+        return split(group, parts)
 
-        return call
-
-    for owner, name in ((Team, "learn"), (Group, "metrics"), (Group, "policies")):
-        monkeypatch.setattr(owner, name, watched(name, getattr(owner, name)))
-    train_all([config], out=tmp_path, workers=0, quiet=True)
-    learning = events[events.index("learn") :]
-    call_ahead = ["learn", "metrics"]
-    assert learning == 2 * ["learn", *(4 * call_ahead), "policies", "metrics"]
+    monkeypatch.setattr(Group, "split", watched)
+    calls: list[int] = []
+    for updates in (0, 4, 8):
+        calls.append(updates)
+        team.learn(300, updates)
+    assert fetched == [2, 3]  # the first call's after the second was started, and so on
+    assert len(team.calls()[0]) == len(fetched) == 3
+    team.add([np.stack([random_rows(seed, 10) for seed in config.seeds])])
+    assert team.calls() == [[]]
 
 
 def test_a_member_that_fails_waits_for_the_others(tmp_path: Path, monkeypatch: Any) -> None:

@@ -2,22 +2,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hand_made import linear, make_run, save_snapshot
 
-from lfiw.acting.policy import NumpyPolicy
-from lfiw.agents.sac import sample_action as jax_sample_action
 from lfiw.cli import main
-from lfiw.networks import Layer
 from lfiw.paper.q_quality import (
     Trajectory,
     correlations,
     entropy_weight,
     known_length,
     q_quality,
-    sample_action,
     soft_returns,
 )
 from lfiw.training.folder import Training
@@ -68,18 +63,6 @@ def test_correlations_of_known_pairs() -> None:
     assert correlations(np.ones(4), returns) == {"pearson": None, "spearman": None}
 
 
-def test_log_density_is_that_of_the_agent() -> None:
-    rng = np.random.default_rng(0)
-    weight, bias = rng.normal(size=(3, 4)).astype("f"), rng.normal(size=4).astype("f")
-    obs, noise = rng.normal(size=(5, 3)).astype("f"), rng.normal(size=(5, 2)).astype("f")
-    policy = NumpyPolicy({"gaussian.0.weight": weight, "gaussian.0.bias": bias})
-    ours = [sample_action(policy, *pair) for pair in zip(obs, noise, strict=True)]
-    network = (Layer(jnp.asarray(weight), jnp.asarray(bias)),)
-    actions, log_probs = jax_sample_action(network, jnp.asarray(obs), jnp.asarray(noise))
-    np.testing.assert_allclose([action for action, _ in ours], actions, atol=1e-5)
-    np.testing.assert_allclose([log_prob for _, log_prob in ours], log_probs, atol=1e-3)
-
-
 def countdown_run(folder: Path, q: tuple[float, float, float]) -> Training:
     """TD3, so no entropy, with discount 0.5. The true Q of the three states is 1.75, 1.5, 1;
     the first critic says `q`, the second 10 more."""
@@ -120,6 +103,13 @@ def test_entropy_weight_is_the_last_of_the_seed(tmp_path: Path) -> None:
     ]
     (run.folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     assert entropy_weight(run, 0) == 0.2
+
+
+def test_an_agent_without_entropy_has_no_weight_of_it(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", ENV, "td3", "uniform")
+    row = {"kind": "train", "seed": 0, "env_steps": 100, "critic_loss": 1.0}
+    (run.folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    assert entropy_weight(run, 0) == 0
 
 
 def test_runs_trained_elsewhere_are_analysed(tmp_path: Path) -> None:

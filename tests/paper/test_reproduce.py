@@ -3,12 +3,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from processes import finish, import_path, wait_for
 
 from lfiw.cli import main
 from lfiw.learning.config import make_config
@@ -20,8 +20,6 @@ from lfiw.runs.checkpoint import list_checkpoints, load_checkpoint
 from lfiw.runs.read import read_metrics
 from lfiw.training.folder import Training
 from lfiw.types import EnvSpec
-
-PATIENCE = 240  # seconds that a process may take before the test gives up
 
 
 def selected(name: str, scale: str = "paper", **selection: Any) -> dict[str, list[str]]:
@@ -160,27 +158,51 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path, capfd: A
     assert f"{tmp_path / 'file'} cannot be read or written: File exists." in line
 
 
-def start(folder: Path, *options: str) -> subprocess.Popen[str]:
-    """`lfiw reproduce q-quality` with one seed, in a process of its own."""
-    command = [sys.executable, "-m", "lfiw", "reproduce", "q-quality", "--seeds", "0"]
-    command += ["--out", str(folder / "out"), "--workers", "0", "--devices", "cpu:1", *options]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, env=environment, text=True, **pipes)
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, err
-    return out + err
-
-
 def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
-def test_interrupted_it_goes_on_where_it_was(tmp_path: Path, capfd: Any) -> None:
+def test_what_is_trained_is_not_trained_again(tmp_path: Path, capfd: Any) -> None:
+    out = tmp_path / "out"
+    options = ("--methods", "sac-uniform", "--workers", "0", "--devices", "cpu:1")
+    command = ["reproduce", "q-quality", "--seeds", "0", "--out", str(out), *options]
+    with pytest.raises(SystemExit) as exited:
+        main(command)
+    said = capfd.readouterr().err
+    assert exited.value.code == 0, said
+    assert "1 run in 1 folder on Humanoid-v5: 2,000 environment steps" in said
+    trained = contents(out / "Humanoid-v5")
+    evaluated = [
+        row["env_steps"] for row in read_metrics(out / "Humanoid-v5" / "sac-uniform", "eval")
+    ]
+    assert evaluated == list(range(200, 2001, 200))
+
+    # All is there: only the analysis is made again.
+    (out / "q-quality.json").unlink()
+    with pytest.raises(SystemExit):
+        main(command)
+    assert "Finished folders: 1; begun, to be resumed: 0." in capfd.readouterr().err
+    assert contents(out / "Humanoid-v5") == trained
+    quality = json.loads((out / "q-quality.json").read_text())
+    assert quality["ours"].keys() == {"sac-uniform"}
+
+    # Another run than that in the folder is refused.
+    line = sentence(capfd, "q-quality", "--seeds", "0,1", "--out", str(out))
+    assert "holds another training (seeds (0,) there, (0, 1) here); choose another --out." in line
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """`lfiw reproduce q-quality` with one seed, in a process of its own."""
+    command = [sys.executable, "-m", "lfiw", "reproduce", "q-quality", "--seeds", "0"]
+    command += ["--out", str(folder / "out"), "--workers", "0", "--devices", "cpu:1", *options]
+    environment = os.environ | {"PYTHONPATH": import_path()}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(command, env=environment, text=True, **pipes)
+
+
+@pytest.mark.slow
+def test_interrupted_it_goes_on_where_it_was(tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = finish(start(tmp_path, "--methods", "sac-uniform"))
     assert "1 run in 1 folder on Humanoid-v5: 2,000 environment steps" in said
@@ -188,15 +210,11 @@ def test_interrupted_it_goes_on_where_it_was(tmp_path: Path, capfd: Any) -> None
 
     # Stopped at its first evaluation, while the first updates compile.
     unfinished = out / "Humanoid-v5" / "sac-lfiw"
+    log = unfinished / "metrics.jsonl"
     process = start(tmp_path)
-    deadline = time.monotonic() + PATIENCE
-    while not (unfinished / "metrics.jsonl").is_file() or not read_metrics(unfinished, "eval"):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: log.is_file() and read_metrics(unfinished, "eval"), process)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
+    finish(process, code=130)
     assert 0 < load_checkpoint(list_checkpoints(unfinished)[0]).facts["env_steps"] < 2000
 
     said = finish(start(tmp_path))
@@ -206,14 +224,3 @@ def test_interrupted_it_goes_on_where_it_was(tmp_path: Path, capfd: Any) -> None
     assert evaluated == list(range(200, 2001, 200))
     quality = json.loads((out / "q-quality.json").read_text())
     assert quality["ours"].keys() == {"sac-uniform", "sac-lfiw"}
-
-    # All is there: only the analysis is made again.
-    everything = contents(out / "Humanoid-v5")
-    with pytest.raises(SystemExit):
-        main(["reproduce", "q-quality", "--seeds", "0", "--out", str(out)])
-    assert "Finished folders: 2; begun, to be resumed: 0." in capfd.readouterr().err
-    assert contents(out / "Humanoid-v5") == everything
-
-    # Another run than that in the folder is refused.
-    line = sentence(capfd, "q-quality", "--seeds", "0,1", "--out", str(out))
-    assert "holds another run (seeds (0,) there, (0, 1) here); choose another --out." in line

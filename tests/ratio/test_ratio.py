@@ -165,3 +165,20 @@ def test_equal_weights_are_exactly_one_for_every_batch_size(batch: int) -> None:
     """(1 / B) * B is not 1 in float32 for these sizes."""
     weights = ratio_weights(jnp.linspace(-50, 50, batch), 1e30, "power")
     np.testing.assert_array_equal(weights, 1.0)
+
+
+def test_a_snapshot_keeps_the_network() -> None:
+    ratio = make_ratio(RatioConfig(hidden_sizes=(4,)), 3, 1e-3)
+    state = quick_jit(ratio.init)(jax.random.key(0))
+    arrays = ratio.arrays(state)
+    assert {name: array.shape for name, array in arrays.items()} == {
+        "ratio.0.weight": (3, 4),
+        "ratio.0.bias": (4,),
+        "ratio.1.weight": (4, 1),
+        "ratio.1.bias": (1,),
+    }
+
+
+def test_products_by_hand() -> None:
+    """A slow and a fast row: forward 3 x 4 + 4 x 1 = 16, by the weights 16, by the hidden 4."""
+    assert make_ratio(RatioConfig(hidden_sizes=(4,)), 3, 1e-3).products == 2 * (16 + 16 + 4)

@@ -21,6 +21,7 @@ import lfiw.replay.lfiw
 from lfiw.agents.sac import SacConfig
 from lfiw.ratio import Ratio, ratio_weights
 from lfiw.replay.base import Replay
+from lfiw.replay.ere import EreConfig
 from lfiw.replay.lfiw import (
     LfiwConfig,
     LfiwState,
@@ -172,7 +173,7 @@ class TestWithAKnownRatio:
 
     def per(self, **settings: Any) -> tuple[Replay, LfiwState]:
         """Over PER, where slot 3 has nearly all of the priority."""
-        replay = make(sampling="per", per=PerConfig(alpha=1.0, beta=0.5, beta_end=0.5), **settings)
+        replay = make(over=PerConfig(alpha=1.0, beta=0.5, beta_end=0.5), **settings)
         state = filled(replay, numbered_rows(80))
         sample = Sample(None, jnp.array([3]), None, None)  # type: ignore[arg-type]
         return replay, replay.feedback(state, sample, jnp.full((2, 1), 79.0))
@@ -220,16 +221,17 @@ class TestWithAKnownRatio:
         np.testing.assert_allclose(base.tree[-1][:6], [2, 6, 4, 9, 1, 1], rtol=1e-5)
 
 
-@pytest.mark.parametrize("sampling", ["uniform", "per"])
-def test_weights_have_mean_one_and_the_network_moves(sampling: str) -> None:
-    replay = make(hidden_sizes=(8,), sampling=sampling, temperature=0.01)
+@pytest.mark.parametrize("over", [UniformConfig(), PerConfig(), EreConfig()])
+def test_weights_have_mean_one_and_the_network_moves(over: Any) -> None:
+    replay = make(hidden_sizes=(8,), over=over, temperature=0.01)
     state = filled(replay, random_rows(0, 80, SPEC))
     draw = quick_jit(lambda state, key: draw_sample(replay, state, key, clock(WARMUP)))
     new_state, sample, _ = draw(state, jax.random.key(1))
     np.testing.assert_allclose(np.mean(sample.weights), 1.0, atol=1e-5)
     assert np.ptp(sample.weights) > 0
     assert not same_bits(new_state.ratio.network, state.ratio.network)
-    assert same_bits(replay.networks(new_state)["ratio"], new_state.ratio.network)
+    kept = replay.networks(new_state)
+    assert same_bits(kept["ratio.0.weight"], new_state.ratio.network[0].weight)
     assert same_bits(new_state.base, state.base)
     # The weights come from the network before its step (authors' code).
     network = small(LfiwConfig)
@@ -260,7 +262,7 @@ def test_infinite_temperature_and_warm_up_are_uniform(
 
 
 def weighted_program() -> Program:
-    return program(active(SacConfig), active(LfiwConfig, sampling="uniform", learning_rate=None))
+    return program(active(SacConfig), active(LfiwConfig, over=UniformConfig(), learning_rate=None))
 
 
 @pytest.mark.parametrize("changes", [{"temperature": 1e30}, {"warmup_env_steps": 10**6}])

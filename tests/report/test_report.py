@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from report_runs import write_run
 
+import lfiw.paper.chain
 import lfiw.report.figures
 import lfiw.results.plot
 from lfiw.cli import main
 from lfiw.errors import InputError
+from lfiw.paper.chain import ChainConfig, run_chain, save_chain
 from lfiw.report import make_texts, write_report
 from lfiw.report.figures import write_figures
 from lfiw.report.page import MAX_POINTS, embed
 from lfiw.report.summary import summarise
+from lfiw.results.catalogue import STRATEGIES
 from lfiw.results.methods import read_methods
 from lfiw.results.readme import provenance_table
 from lfiw.wording import one_line
@@ -147,24 +150,44 @@ def test_figures_are_written(runs: Path, tmp_path: Path) -> None:
             assert (folder / f"{name}.{suffix}").read_bytes().startswith(start)
 
 
-def test_a_strategy_has_one_colour_in_all_figures(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_strategy_has_one_colour_everywhere(tmp_path: Path, monkeypatch: Any) -> None:
+    """In all figures and on the page, and the paper's strategies in the chain's figure too."""
     values = {0: [1.0, 2.0], 1: [2.0, 3.0]}
     write_run(tmp_path, "sac-mine", values)  # has no diagnostics
     write_run(tmp_path, "sac-uniform", values)
+    write_run(tmp_path, "sac-lfiw", values, ess=[1.0, 0.5])
     write_run(tmp_path, "sac-other", values, ess=[1.0, 0.5])
     saved: dict[str, Any] = {}
-    for module in (lfiw.plot, lfiw.report.figures):
+    for module in (lfiw.results.plot, lfiw.report.figures, lfiw.paper.chain):
         monkeypatch.setattr(module, "save_figure", lambda f, path: saved.update({path.stem: f}))
     methods = read_methods([tmp_path])
     write_figures(methods, summarise(methods), tmp_path)
-    colours = {
-        name: {
-            line.get_color() for line in figure.axes[0].lines if "other" in line.get_label().lower()
-        }
-        for name, figure in saved.items()
-    }
-    assert len(colours) == 5 and len(colours["curves"]) == 1
-    assert set(map(frozenset, colours.values())) == {frozenset(colours["curves"])}
+    save_chain(run_chain(ChainConfig(max_epochs=3, sweep_discounts=(0.9,))), tmp_path)
+
+    def colours(name: str, words: str) -> set[str]:
+        lines = [line for axes in saved[name].axes for line in axes.lines]
+        return {line.get_color() for line in lines if words in line.get_label().lower()}
+
+    looks = json.loads(report(tmp_path)[0].scripts[0])["looks"]
+    assert len(saved) == 6
+    for strategy in ("lfiw", "other"):
+        for name in saved.keys() - {"chain"}:
+            assert colours(name, strategy) == {looks[strategy]["colour"]}
+    assert colours("chain", "stationary") == {looks["lfiw"]["colour"]}
+    assert colours("chain", "uniform") == {looks["uniform"]["colour"]}
+    assert colours("curves", "uniform") == {looks["uniform"]["colour"]}
+    assert colours("chain", "td error") == {STRATEGIES["per"].colour}
+
+
+def test_the_page_draws_the_diagnostics_of_the_catalogue(runs: Path) -> None:
+    data = json.loads(report(runs)[0].scripts[0])
+    shown = {one["name"]: one for one in data["diagnostics"]}
+    (lfiw,) = [one for one in data["tasks"][0]["methods"] if one["strategy"] == "lfiw"]
+    assert list(shown) == list(lfiw["diagnostics"])
+    size = shown["effective_sample_size"]
+    assert size["title"] == "effective sample size, share of the batch"
+    assert (size["log"], size["limits"], size["reference"]) == (True, None, 1)
+    assert len(data["ages"]) == len(lfiw["ages"]) == 5
 
 
 def test_page_is_self_contained(runs: Path) -> None:
@@ -188,11 +211,12 @@ def test_circumstances_are_told(runs: Path) -> None:
 
 def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     write_run(tmp_path / "runs", "sac-lfiw", {0: [1.0, 2.0]}, note=HOSTILE)
-    page, _ = report(tmp_path / "runs")
+    page, texts = report(tmp_path / "runs")
     assert len(page.scripts) == 2
     shown = one_line(f"Ant-v5 (note={HOSTILE})")
     assert json.loads(page.scripts[0])["tasks"][0]["name"] == shown
     assert page.tables[1][0][4] == shown
+    assert "<" not in texts["tables.md"]
     write_report([tmp_path / "runs"], tmp_path / "report")
 
 
@@ -217,7 +241,7 @@ def test_entries_that_are_null_are_no_obstacle(tmp_path: Path) -> None:
     content["config"]["env_steps"] = content["hardware"] = content["versions"] = None
     (run / "config.json").write_text(json.dumps(content))
     report(tmp_path / "runs")
-    assert "jax None" in provenance_table(read_methods([tmp_path / "runs"]))
+    assert "jax None" in provenance_table(read_methods([tmp_path / "runs"])).markdown()
 
 
 def test_number_that_is_not_finite_is_no_obstacle(tmp_path: Path) -> None:

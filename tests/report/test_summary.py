@@ -6,9 +6,10 @@ import pytest
 
 from lfiw.report.page import coverage
 from lfiw.report.summary import Summary, normalised, summarise
+from lfiw.results.catalogue import PAPER_METHODS
 from lfiw.results.curves import Curves
 from lfiw.results.methods import Method
-from lfiw.results.published import METHODS, TABLE_1, published
+from lfiw.results.published import TABLE_1, published
 
 
 def method(
@@ -25,11 +26,11 @@ UNIFORM = method("sac-uniform", [[0, 4, 4], [0, 2, 6]])  # mean 0, 3, 5
 LFIW = method("sac-lfiw", [[0, 9, 5], [0, 3, 3]])  # mean 0, 6, 4
 
 
-def test_better_cells_and_comparisons_by_hand() -> None:
+def test_better_outcomes_and_comparisons_by_hand() -> None:
     """Maxima 4, 6 against 9, 3; finals 4, 6 against 5, 3; areas 3, 2.5 against 5.75, 2.25."""
     summary = summarise([UNIFORM, LFIW])
-    uniform = summary.cells["Probe-v0", "sac-uniform"]
-    lfiw = summary.cells["Probe-v0", "sac-lfiw"]
+    uniform = summary.outcomes["Probe-v0", "sac-uniform"]
+    lfiw = summary.outcomes["Probe-v0", "sac-lfiw"]
     assert (uniform.best, lfiw.best) == ({"final"}, {"maximum", "area"})
     # Of four pairs of final returns, only 5 against 4 is better.
     assert lfiw.improvement is not None
@@ -86,57 +87,57 @@ def test_interval_does_not_depend_on_the_rest_of_the_report() -> None:
     more = [method("td3-per", [[1, 2], [3, 4]]), method("sac-ere", [[1, 2, 3], [4, 5, 6]])]
 
     def low(summary: Summary) -> float:
-        cell = summary.cells["Probe-v0", "sac-lfiw"]
-        return cell.improvement.as_floats()[1] if cell.improvement else -1
+        outcome = summary.outcomes["Probe-v0", "sac-lfiw"]
+        return outcome.improvement.as_floats()[1] if outcome.improvement else -1
 
     assert low(summarise([UNIFORM, LFIW])) == low(summarise([*more, UNIFORM, LFIW]))
 
 
 def test_without_uniform_replay_nothing_is_compared() -> None:
     summary = summarise([LFIW, method("td3-uniform", [[1, 2]])])
-    assert summary.cells["Probe-v0", "sac-lfiw"].improvement is None
+    assert summary.outcomes["Probe-v0", "sac-lfiw"].improvement is None
     assert [one.entry.name for one in summary.aggregates] == ["td3-uniform"]
 
 
 def test_uniform_replay_of_the_same_label_is_preferred() -> None:
     labelled = method("sac-uniform-wide", [[0, 0, 1]])
     lfiw = method("sac-lfiw-wide", [[0, 0, 2]])
-    cells = summarise([UNIFORM, labelled, lfiw]).cells
-    improvement = cells["Probe-v0", "sac-lfiw-wide"].improvement
+    outcomes = summarise([UNIFORM, labelled, lfiw]).outcomes
+    improvement = outcomes["Probe-v0", "sac-lfiw-wide"].improvement
     assert improvement is not None
     assert float(improvement.value) == 1  # above 1, not above 4 and 6
 
 
 def test_shorter_run_is_unfinished_and_never_the_better_one() -> None:
     short = method("sac-lfiw", [[0, 99]])
-    cells = summarise([UNIFORM, short]).cells
-    assert not cells["Probe-v0", "sac-lfiw"].complete
-    assert cells["Probe-v0", "sac-lfiw"].best == frozenset()
-    assert cells["Probe-v0", "sac-lfiw"].improvement is None
-    assert cells["Probe-v0", "sac-uniform"].complete
+    outcomes = summarise([UNIFORM, short]).outcomes
+    assert not outcomes["Probe-v0", "sac-lfiw"].complete
+    assert outcomes["Probe-v0", "sac-lfiw"].best == frozenset()
+    assert outcomes["Probe-v0", "sac-lfiw"].improvement is None
+    assert outcomes["Probe-v0", "sac-uniform"].complete
     assert [one.entry.name for one in summarise([UNIFORM, short]).aggregates] == ["sac-uniform"]
 
 
 def test_runs_that_were_all_cut_short_are_unfinished_and_compared_all_the_same() -> None:
     planned = {"env_steps": 40}  # evaluated up to 30
-    cells = summarise(
+    outcomes = summarise(
         [replace(one, record={"config": one.config | planned}) for one in (UNIFORM, LFIW)]
-    ).cells
-    assert not any(cell.complete for cell in cells.values())
-    assert cells["Probe-v0", "sac-uniform"].best == {"final"}
+    ).outcomes
+    assert not any(outcome.complete for outcome in outcomes.values())
+    assert outcomes["Probe-v0", "sac-uniform"].best == {"final"}
 
 
 def test_agents_are_compared_apart_and_a_lone_method_is_not_the_better_one() -> None:
-    cells = summarise([UNIFORM, method("td3-lfiw", [[0, 1, 2]])]).cells
-    assert cells["Probe-v0", "sac-uniform"].best == frozenset()
-    assert cells["Probe-v0", "td3-lfiw"].best == frozenset()
+    outcomes = summarise([UNIFORM, method("td3-lfiw", [[0, 1, 2]])]).outcomes
+    assert outcomes["Probe-v0", "sac-uniform"].best == frozenset()
+    assert outcomes["Probe-v0", "td3-lfiw"].best == frozenset()
 
 
 def test_return_that_is_not_finite_is_never_the_better_one() -> None:
     broken = method("sac-lfiw", [[0, np.nan, 9], [0, 1, 2]])
-    cells = summarise([UNIFORM, broken]).cells
-    assert cells["Probe-v0", "sac-lfiw"].best == {"final"}
-    assert cells["Probe-v0", "sac-uniform"].best == {"maximum", "area"}
+    outcomes = summarise([UNIFORM, broken]).outcomes
+    assert outcomes["Probe-v0", "sac-lfiw"].best == {"final"}
+    assert outcomes["Probe-v0", "sac-uniform"].best == {"maximum", "area"}
 
 
 def test_paper_is_the_frame_where_one_of_its_tasks_was_run() -> None:
@@ -144,14 +145,14 @@ def test_paper_is_the_frame_where_one_of_its_tasks_was_run() -> None:
     assert summary.tasks == ("Ant-v5",)
     assert summary.frame == ("Hopper", "Walker2d", "HalfCheetah", "Ant-v5", "Humanoid")
     names = [entry.name for entry in summary.entries]
-    assert names == [*METHODS[:4], "sac-lfiw-warm", *METHODS[4:]]
-    assert summary.cells["Ant-v5", "sac-lfiw"].run is None
+    assert names == [*PAPER_METHODS[:4], "sac-lfiw-warm", *PAPER_METHODS[4:]]
+    assert summary.outcomes["Ant-v5", "sac-lfiw"].method is None
     assert summarise([LFIW]).frame == ("Probe-v0",)
 
 
 def test_what_is_missing_was_planned_unless_the_paper_has_no_such_cell() -> None:
-    cells = summarise([UNIFORM, method("sac-lfiw-warm", [[0, 1]], "Ant-v5")]).cells
-    planned = {(task, name): cell.planned for (task, name), cell in cells.items()}
+    outcomes = summarise([UNIFORM, method("sac-lfiw-warm", [[0, 1]], "Ant-v5")]).outcomes
+    planned = {(task, name): outcome.planned for (task, name), outcome in outcomes.items()}
     assert planned["Hopper", "sac-lfiw"] and planned["Probe-v0", "sac-lfiw-warm"]
     assert not (planned["Hopper", "sac-lfiw-warm"] or planned["Humanoid", "td3-uniform"])
 

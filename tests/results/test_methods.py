@@ -7,7 +7,7 @@ import pytest
 from report_runs import EVERY, record, write_run, write_store
 
 from lfiw.errors import InputError
-from lfiw.results.methods import DIAGNOSTICS, evaluation_rows, read_methods, task_name
+from lfiw.results.methods import evaluation_rows, read_methods, task_name
 
 STORE = Path(__file__).parents[2] / "results"
 
@@ -33,7 +33,7 @@ def test_store_says_the_same_as_the_run_that_it_was_made_from(tmp_path: Path) ->
     np.testing.assert_array_equal(of_run.curves.returns, of_store.curves.returns)
     np.testing.assert_array_equal(of_run.curves.env_steps, of_store.curves.env_steps)
     assert of_run.diagnostics.keys() == of_store.diagnostics.keys()
-    for name in DIAGNOSTICS:
+    for name in of_run.diagnostics:
         np.testing.assert_array_equal(of_run.diagnostics[name], of_store.diagnostics[name])
     assert (of_store.config, of_store.commit) == (of_run.config, "abc1234")
     assert (of_store.title, of_store.task) == (of_run.title, of_run.task)
@@ -42,7 +42,7 @@ def test_store_says_the_same_as_the_run_that_it_was_made_from(tmp_path: Path) ->
 def test_committed_results_are_read() -> None:
     methods = {(method.task, method.name): method for method in read_methods([STORE])}
     assert methods["HalfCheetah-v5", "sac-lfiw"].curves.returns.shape == (5, 100)
-    assert methods["HalfCheetah-v5", "td3-uniform"].diagnostics.keys() == {"q_mean"}
+    assert methods["HalfCheetah-v5", "td3-uniform"].diagnostics.keys() == {"q_mean", "td_error"}
 
 
 def test_diagnostics_are_those_of_the_phase_before(tmp_path: Path) -> None:

@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 
 from lfiw.errors import InputError
+from lfiw.results.catalogue import STRATEGIES
 from lfiw.results.curves import Curves
-from lfiw.results.plot import COLOURS, check_picture, plot_curves
+from lfiw.results.plot import check_picture, plot_curves
+
+LFIW, PER = STRATEGIES["lfiw"].colour, STRATEGIES["per"].colour
 
 
 def curves(env: str = "Ant-v5", method: str = "sac-lfiw", level: float = 1.0) -> Curves:
@@ -49,12 +52,12 @@ def test_each_method_has_its_line_and_its_band(tmp_path: Path) -> None:
     two = pixels(
         plot_curves([curves(), curves(method="sac-per", level=-1.0)], tmp_path / "two.png")
     )
-    assert share_of(one, COLOURS[0]) > 1e-3
-    assert share_of(one, COLOURS[1]) == 0
-    assert share_of(two, COLOURS[0]) > 1e-3
-    assert share_of(two, COLOURS[1]) > 1e-3
+    assert share_of(one, LFIW) > 1e-3
+    assert share_of(one, PER) == 0
+    assert share_of(two, LFIW) > 1e-3
+    assert share_of(two, PER) > 1e-3
     tinted = np.ptp(one, axis=-1) > 0.05  # neither white nor grey: line and band
-    assert tinted.mean() > 2 * share_of(one, COLOURS[0])
+    assert tinted.mean() > 2 * share_of(one, LFIW)
 
 
 def test_each_environment_has_its_panel(tmp_path: Path) -> None:
@@ -73,9 +76,7 @@ def test_agents_stand_side_by_side(tmp_path: Path) -> None:
     height, width = one.shape[:2]
     grid = pixels(plot_curves(shown, tmp_path / "grid.png"))
     assert grid.shape[:2] == (3 * height, 2 * width)
-    right = [
-        share_of(grid[row * height : (row + 1) * height, width:], COLOURS[0]) for row in range(3)
-    ]
+    right = [share_of(grid[row * height : (row + 1) * height, width:], LFIW) for row in range(3)]
     assert right[0] == right[2] == 0 and right[1] > 1e-3
     place = grid[height // 5 : 4 * height // 5, width + width // 5 : 2 * width - width // 5]
     assert np.all(place == 1)  # not even axes
@@ -94,7 +95,7 @@ def test_running_means_are_drawn_and_named(tmp_path: Path) -> None:
     smooth = pixels(
         plot_curves([jagged, curves(method="sac-per")], tmp_path / "smooth.png", smooth=9)
     )
-    assert share_of(smooth, COLOURS[0]) < 0.5 * share_of(rough, COLOURS[0])  # a shorter line
+    assert share_of(smooth, LFIW) < 0.5 * share_of(rough, LFIW)  # a shorter line
     words = "Running means over 5 evaluations"
     assert words in plot_curves([curves()], tmp_path / "a.svg", smooth=5).read_text()
     assert words not in plot_curves([curves()], tmp_path / "b.svg").read_text()
@@ -105,7 +106,7 @@ def test_running_means_are_drawn_and_named(tmp_path: Path) -> None:
 
 def test_single_evaluation_is_visible(tmp_path: Path) -> None:
     point = Curves("Ant-v5", "sac", "sac-lfiw", (0,), np.array([10]), np.array([[3.0]]))
-    assert share_of(pixels(plot_curves([point], tmp_path / "a.png")), COLOURS[0]) > 1e-5
+    assert share_of(pixels(plot_curves([point], tmp_path / "a.png")), LFIW) > 1e-5
 
 
 @pytest.mark.parametrize("name", ["curves.jpg", "curves", "png", ".png"])

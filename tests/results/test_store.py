@@ -11,17 +11,22 @@ import pytest
 
 from lfiw.cli import main
 from lfiw.errors import InputError
-from lfiw.learning.config import config_to_json, make_config
+from lfiw.learning.config import make_config
 from lfiw.results.methods import read_methods
 from lfiw.results.readme import BEGIN, END, rebuild_page
 from lfiw.results.store import add_runs
 from lfiw.runs.files import write_json
+from lfiw.settings import to_json
 
 STEPS = 200
 
 
 def make_run(
-    folder: Path, returns: dict[int, tuple[float, float]], env: str = "Hopper-v5", **settings: Any
+    folder: Path,
+    returns: dict[int, tuple[float, float]],
+    env: str = "Hopper-v5",
+    trust: float | None = None,
+    **settings: Any,
 ) -> Path:
     """A finished method folder with two evaluations, at 100 and 200 steps, for each seed."""
     agent, replay = folder.name.split("-")[:2]
@@ -32,7 +37,7 @@ def make_run(
     write_json(
         folder / "config.json",
         {
-            "config": config_to_json(config),
+            "config": to_json(config),
             "versions": {"jax": "1.2.3"},
             "hardware": {"device": "abacus", "cores": 2},
             "command": ["/somewhere/lfiw/__main__.py", "train", env],
@@ -44,7 +49,8 @@ def make_run(
     for index, env_steps in enumerate((100, STEPS)):
         for seed, values in returns.items():
             common = {"seed": seed, "env_steps": env_steps, "wall_seconds": float(env_steps)}
-            diagnostics = {"q_mean": 0.5, "weight_by_age": [1.5, 1, 1, 1, 0.5]}
+            ages = [1.5, 1, 1, 1, 0.5]
+            diagnostics = {"q_mean": 0.5, "trust": trust, "weight_by_age": ages}
             lines.append({"kind": "train", **common, **diagnostics})
             evaluation = {"return_mean": values[index], "return_std": 0.0, "length_mean": 9.0}
             lines.append({"kind": "eval", **common, **evaluation})
@@ -177,6 +183,38 @@ def test_a_run_that_was_cut_short_is_added_on_request_as_far_as_it_came(tmp_path
         add_runs([run], store, unfinished=True)
 
 
+def test_a_run_whose_last_evaluation_failed_is_finished(tmp_path: Path) -> None:
+    """Nothing is left to train; a run without any evaluation has nothing to add."""
+    store, run = tmp_path / "results", make_run(tmp_path / "sac-per", {0: (1, 2)})
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    failed = json.dumps({"kind": "failed eval", "seed": 0, "env_steps": STEPS}) + "\n"
+    (run / "metrics.jsonl").write_text("".join([*lines[:-1], failed]))
+    add_runs([run], store)
+    assert returns_of(store) == {"sac-per": {0: [1]}}
+    (run / "metrics.jsonl").write_text(failed)
+    with pytest.raises(InputError, match="evaluated up to 0 of 200 environment steps"):
+        add_runs([run], store)
+
+
+def test_a_store_without_the_newer_columns_is_read_and_merged(tmp_path: Path) -> None:
+    store = tmp_path / "results"
+    add_runs([make_run(tmp_path / "a" / "sac-lfiw", {0: (1, 2)})], store)
+    path = store / "Hopper-v5" / "curves.csv"
+    with path.open() as lines:
+        rows = list(csv.DictReader(lines))
+    old = [name for name in rows[0] if name not in ("raw_effective_sample_size", "trust")]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, old, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    assert returns_of(store) == {"sac-lfiw": {0: [1, 2]}}
+    add_runs([make_run(tmp_path / "b" / "sac-lfiw", {1: (3, 4)}, trust=0.5)], store)
+    assert returns_of(store) == {"sac-lfiw": {0: [1, 2], 1: [3, 4]}}
+    with path.open() as lines:
+        trusts = {row["seed"]: row["trust"] for row in csv.DictReader(lines)}
+    assert trusts == {"0": "", "1": "0.5"}
+
+
 def test_a_seed_that_was_stopped_is_left_out_and_named(tmp_path: Path) -> None:
     store = tmp_path / "results"
     run = make_run(tmp_path / "sac-lfiw", {0: (1, 2), 1: (3, 4)})
@@ -216,7 +254,7 @@ def test_page_says_what_was_not_run_and_keeps_the_authors_words(tmp_path: Path) 
 FULL = """
 import resource, sys
 from pathlib import Path
-from lfiw.results_page import rebuild_page
+from lfiw.results.readme import rebuild_page
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # as a disk that is full from there on
 try:
     rebuild_page(Path(sys.argv[1]))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import import_path, wait_for
 
 from lfiw.errors import Damaged, InputError, RunError
 from lfiw.runs.checkpoint import (
@@ -137,14 +138,11 @@ def test_a_training_that_goes_on_is_not_taken_for_damage(tmp_path: Path) -> None
         "import sys, itertools; from pathlib import Path; from test_checkpoint import save\n"
         "for n in itertools.count(2): save(Path(sys.argv[1]), f'{n:09d}')"
     )
-    path = os.pathsep.join(
-        [str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")]
-    )
+    path = os.pathsep.join([str(Path(__file__).parent), import_path()])
     command = [sys.executable, "-c", program, str(tmp_path)]
     with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}) as writer:
         try:
-            while len(list_checkpoints(tmp_path)) < 2:
-                assert writer.poll() is None
+            wait_for(lambda: len(list_checkpoints(tmp_path)) > 1, writer)
             found = [verify_run(tmp_path) for _ in range(200)]
             assert writer.poll() is None
         finally:
@@ -207,11 +205,11 @@ def test_disk_error_leaves_the_checkpoint_before(tmp_path: Path) -> None:
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     """Another process holds the folder; when it is killed, the folder is free."""
     code = (
-        "import sys, time, pathlib\n"
+        "import sys, signal, pathlib\n"
         "from lfiw.runs.lock import locked\n"
         "with locked(pathlib.Path(sys.argv[1])):\n"
         "    print('held', flush=True)\n"
-        "    time.sleep(600)\n"
+        "    signal.pause()\n"
     )
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True

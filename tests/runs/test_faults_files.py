@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from trainings import ENV, HANG_GUARD, SETTINGS
+from processes import PATIENCE, import_path
+from trainings import ENV, SETTINGS
 
 import lfiw
 from lfiw.cli import main
@@ -23,13 +24,12 @@ NAMESPACE = ("unshare", "--map-root-user", "--mount")  # a place to mount in, fo
 
 
 def run_script(*arguments: object, inside: tuple[str, ...] = ()) -> str:
-    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [*inside, sys.executable, *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore"},
+        env=os.environ | {"PYTHONPATH": import_path(), "PYTHONWARNINGS": "ignore"},
         capture_output=True,
         text=True,
-        timeout=20 * HANG_GUARD,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -189,7 +189,12 @@ def can_mount() -> bool:
     )
 
 
-@pytest.mark.skipif(not can_mount(), reason="no small file system can be mounted here")
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not can_mount(),
+    reason="No small file system can be mounted here: that takes unshare (of util-linux) and a "
+    "kernel that lets users make namespaces (sysctl -w kernel.unprivileged_userns_clone=1).",
+)
 @pytest.mark.parametrize(
     "fault",
     ["full", pytest.param("read-only", marks=pytest.mark.faults)],

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import PATIENCE, import_path
 from trainings import ENV
 
 import lfiw
 from lfiw.cli import COMMANDS, main
-from lfiw.learning.config import REPLAY_CONFIGS, make_config
+from lfiw.learning.config import make_config
+from lfiw.replay import REPLAYS
 from lfiw.runs.config_file import write_config
 from lfiw.settings import walk
 
@@ -38,9 +40,7 @@ def random_arguments(rng: random.Random) -> list[str]:
     options = ["--agent", "--replay", "--num-seeds", "--seeds", "--env-steps", "--preset"]
     options += ["--label", "--workers", "--devices", "--set", "--out", "--nonsense"]
     sound = ["sac", "td3", "lfiw", "per", "1", "0,1", "1e3", "paper", "cpu", "batch_size=8"]
-    names = [
-        name for replay in REPLAY_CONFIGS for name, _, _ in walk(make_config(ENV, "sac", replay))
-    ]
+    names = [name for replay in REPLAYS for name, _, _ in walk(make_config(ENV, "sac", replay))]
     arguments = [NOWHERE] if rng.random() < 0.95 else []
     for _ in range(rng.randrange(1, 6)):
         option = rng.choice(options)
@@ -120,6 +120,7 @@ def test_random_configurations(
             (run / "config.json").write_text(json.dumps(content))
         before = sorted(run.rglob("*"))
         options = ["--env-steps", "1000000", *["--allow-inexact"] * (rng.random() < 0.7)]
+        options += ["--workers", "0"]  # none need be started to be told
         for command in (["resume", str(run), *options], ["evaluate", str(run)]):
             err = refused(command, capfd)
             assert err.startswith("lfiw: "), (content, err)
@@ -134,17 +135,17 @@ def test_random_configurations(
 @pytest.mark.parametrize("count", [3, pytest.param(30, marks=pytest.mark.faults)])
 def test_random_command_lines_to_the_real_command(count: int, tmp_path: Path) -> None:
     rng = random.Random(count)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     for _ in range(count):
         command = rng.choice([name for name in COMMANDS if name not in ("demo", "settings")])
         arguments = random_arguments(rng) if command == "train" else [random_text(rng) or "x"]
         done = subprocess.run(
-            [sys.executable, "-m", "lfiw.cli", command, *(a.strip("-") for a in arguments[:1]),
+            [sys.executable, "-m", "lfiw", command, *(a.strip("-") for a in arguments[:1]),
              *arguments[1:]],
             capture_output=True,
             text=True,
-            env=environment,
+            env=os.environ | {"PYTHONPATH": import_path()},
             cwd=tmp_path,
+            timeout=PATIENCE,
             check=False,
         )  # fmt: skip
         assert done.returncode == 2, (command, arguments, done.stderr)

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from threadpoolctl import threadpool_info
 
 Step = tuple[Any, float, bool, bool, dict[str, Any]]
+FOR_EVER = 10**9  # seconds
 
 
 def box(size: int, limit: float = np.inf) -> spaces.Box:
@@ -201,13 +202,15 @@ class Point(Probe):
 
 
 class Faulty(Diary):
-    """At step `at` of its life, counted from 1, something is wrong with `fault`."""
+    """At step `at` of its life, counted from 1, something is wrong with `fault`. One that hangs
+    leaves a file with the number of its process in the folder `told`."""
 
     steps = 0
 
-    def __init__(self, fault: str = "obs", at: int = 5, value: float = np.nan) -> None:
+    def __init__(self, fault: str, at: int, value: float, told: str | None) -> None:
         super().__init__(length=3, terminates=False)
         self.fault, self.at, self.value = fault, at, value
+        self.told = told and Path(told)
 
     def _faulty(self, fault: str) -> bool:
         return self.fault == fault and self.steps == self.at
@@ -219,10 +222,12 @@ class Faulty(Diary):
 
     def act(self, action: np.ndarray) -> float:
         self.steps += 1
+        if self.told and (self._faulty("hang") or self._faulty("hang in C")):
+            (self.told / str(os.getpid())).touch()
         if self._faulty("hang"):
-            time.sleep(1000)
+            time.sleep(FOR_EVER)
         if self._faulty("hang in C"):
-            ctypes.PyDLL(None).sleep(1000)  # holds Python's lock: no other thread can run
+            ctypes.PyDLL(None).sleep(FOR_EVER)  # holds Python's lock: no other thread can run
         if self._faulty("exit"):
             os._exit(7)
         if self._faulty("raise"):
@@ -355,7 +360,7 @@ class Flaky(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self._happens("stalls"):
             self._stall(self.luck.uniform(2, 5))
         if self._happens("hangs"):
-            time.sleep(1000)
+            time.sleep(FOR_EVER)
         if self._happens("dies"):
             os.kill(os.getpid(), signal.SIGKILL)
         return self.env.step(action)
@@ -417,8 +422,10 @@ def make_point(length: int = 30, render_mode: str | None = None) -> Probe:
     return Point(length, render_mode)
 
 
-def make_faulty(fault: str = "obs", at: int = 5, value: float = np.nan) -> Probe:
-    return Faulty(fault, at, float(value))
+def make_faulty(
+    fault: str = "obs", at: int = 5, value: float = np.nan, told: str | None = None
+) -> Probe:
+    return Faulty(fault, at, float(value), told)
 
 
 def make_raising(render_mode: str | None = None) -> Probe:

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from lfiw.learning.config import config_to_json, make_config
+from lfiw.learning.config import make_config
 from lfiw.runs.files import save_arrays, write_json
 from lfiw.runs.layout import snapshot_file
+from lfiw.runs.policies import save_policies
+from lfiw.settings import to_json
 from lfiw.training.folder import Training
 
 
@@ -20,7 +22,7 @@ def linear(weights: Any, bias: Any) -> dict[str, np.ndarray]:
 def make_run(folder: Path, env: str, agent: str, replay: str, **settings: Any) -> Training:
     config = make_config(env, agent, replay, **settings)
     folder.mkdir(parents=True)
-    write_json(folder / "config.json", {"config": config_to_json(config)})
+    write_json(folder / "config.json", {"config": to_json(config)})
     (folder / "metrics.jsonl").touch()
     return Training(folder, config)
 
@@ -39,3 +41,5 @@ def save_snapshot(
     }
     for seed in run.config.seeds:
         save_arrays(snapshot_file(run.folder, percent, seed), arrays | bounds)
+        policy = {f"deterministic.{part}": array for part, array in networks["policy"].items()}
+        save_policies(run.folder, {seed: policy}, bounds)

@@ -11,14 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lfiw.agents import Agent
+from lfiw.agents.base import Agent
 from lfiw.agents.sac import SacConfig
 from lfiw.learning.config import TrainConfig, make_config
-from lfiw.learning.learner import Learner, LearnerState, make_learner
+from lfiw.learning.learner import Learner, LearnerState, learn_together, make_learner
 from lfiw.learning.scalars import traced_settings
-from lfiw.replay import Replay, ReplayContext
+from lfiw.replay.base import Replay, ReplayContext
 from lfiw.replay.ere import EreConfig
 from lfiw.replay.lfiw import LfiwConfig
+from lfiw.replay.per import PerConfig
 from lfiw.types import Clock, EnvSpec, Metrics, Sample
 
 # Compiles in half the time, for tests that do not ask for the bits of the optimised program.
@@ -39,7 +40,10 @@ ACTIVE: dict[type[Any], dict[str, Any]] = {
         "learning_rate": 1e-3,
         "fast_size": 20,
         "warmup_env_steps": 0,
-        "sampling": "per",
+        "over": PerConfig(),
+        # Weights that differ enough at the start for the floor to bind.
+        "temperature": 0.01,
+        "min_effective_sample_size": 0.99,
     },
 }
 
@@ -111,6 +115,14 @@ def draw_sample(
     return state, sample, replay.metrics(trace)
 
 
+def learn_alone(
+    learner: Learner, state: LearnerState, scalars: Any, clock: Clock
+) -> tuple[LearnerState, Metrics]:
+    """One call of updates of a single learner."""
+    (state,), (metrics,) = learn_together((learner,), (state,), (scalars,), clock)
+    return state, metrics.unpack()
+
+
 class Program(NamedTuple):
     config: TrainConfig
     learner: Learner
@@ -146,7 +158,7 @@ def program(agent: Any, replay: Any, updates: int = 4, quick: bool = True) -> Pr
     config = train_config(agent, replay, phase_env_steps=updates, updates_per_call=updates)
     learner = make_learner(config, SPEC)
     init, state = start(agent, replay)
-    learn = (quick_jit if quick else jax.jit)(learner.learn, donate_argnums=0)
+    learn = (quick_jit if quick else jax.jit)(partial(learn_alone, learner), donate_argnums=0)
     compiled = learn.lower(state, as_arrays(traced_settings(config)), MIDWAY).compile()
     return Program(config, learner, init, compiled, state)
 

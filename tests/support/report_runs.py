@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lfiw.results.methods import DIAGNOSTICS, evaluation_rows
+from lfiw.results.methods import DIAGNOSTIC_COLUMNS, evaluation_rows
 
 EVERY = 10  # environment steps between evaluations
 
@@ -72,7 +72,7 @@ def write_run(
 def write_store(folder: Path, run: Path) -> None:
     """A method folder as the files below results/."""
     folder.mkdir(parents=True)
-    columns = ["method", "seed", "env_steps", "return_mean", *DIAGNOSTICS]
+    columns = ["method", "seed", "env_steps", "return_mean", *DIAGNOSTIC_COLUMNS]
     with (folder / "curves.csv").open("w", encoding="utf-8", newline="") as lines:
         writer = csv.DictWriter(lines, columns, extrasaction="ignore")
         writer.writeheader()

@@ -3,10 +3,10 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from trainings import ENV, HANG_GUARD, SETTINGS, command
+from processes import finish, wait_for
+from trainings import ENV, SETTINGS, command
 
 from lfiw.runs.checkpoint import list_checkpoints
 from lfiw.runs.verify import verify_run
@@ -25,6 +25,11 @@ def fill(folder: Path) -> None:
             pass
 
 
+def two_checkpoints_after_the_start(run: Path) -> bool:
+    found = list_checkpoints(run)
+    return len(found) >= 2 and not found[1].name.startswith("0" * 12)
+
+
 def main(folder: Path, fault: str) -> None:
     disk = folder / "disk"
     disk.mkdir()
@@ -33,19 +38,15 @@ def main(folder: Path, fault: str) -> None:
     settings = [setting for setting in SETTINGS if not setting.startswith("replay.")]
     options = ("--replay", "uniform", "--env-steps", "100000", "--out", str(disk))
     training = command("train", ENV, *options, "--set", *settings)
-    guard = time.monotonic() + HANG_GUARD
-    while len(list_checkpoints(run)) < 2 or list_checkpoints(run)[1].name.startswith("0" * 12):
-        assert training.poll() is None and time.monotonic() < guard, training.communicate()
-        time.sleep(0.05)
+    wait_for(lambda: two_checkpoints_after_the_start(run), training)
     if fault == "full":
         fill(disk)
     else:
         # Files that are open for writing would keep a file system from becoming read-only.
         mount("--bind", str(disk), str(disk))
         mount("-o", "remount,bind,ro", str(disk))
-    output, _ = training.communicate(timeout=HANG_GUARD)
+    output = finish(training, code=1)
     last = output.splitlines()[-1]
-    assert training.returncode == 1, output
     assert "Traceback" not in output and last.startswith("lfiw: sac-uniform stopped: "), output
     assert "intact" in last, output
     if fault == "full":
@@ -58,12 +59,9 @@ def main(folder: Path, fault: str) -> None:
     assert problems == [] and "resumes from" in outcome, (problems, outcome)
     steps = int(outcome.split()[-1].rstrip("."))
     resumed = command("resume", str(run))
-    while list_checkpoints(run)[0].name <= f"{steps + 400:012d}":
-        assert resumed.poll() is None and time.monotonic() < guard, resumed.communicate()
-        time.sleep(0.05)
+    wait_for(lambda: list_checkpoints(run)[0].name > f"{steps + 400:012d}", resumed)
     resumed.terminate()
-    output, _ = resumed.communicate(timeout=HANG_GUARD)
-    assert resumed.returncode == 130, output
+    finish(resumed, code=130)
 
 
 if __name__ == "__main__":

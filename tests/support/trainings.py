@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from processes import PATIENCE, wait_for
+
 from lfiw.runs.checkpoint import list_checkpoints
 
 ENV = "environments:make_point"
 TIME_FIELDS = {"wall_seconds", "steps_per_second"}
-HANG_GUARD = 240  # seconds; only against a hang
 SETTINGS = (
     *("learning_starts=100", "random_env_steps=100", "batch_size=16", "buffer_size=600"),
     *("agent.hidden_sizes=16,16", "replay.hidden_sizes=16,16", "replay.fast_size=60"),
@@ -63,16 +64,14 @@ def kill_in_training(
     process: subprocess.Popen[str], folder: Path, number: int, rng: random.Random
 ) -> None:
     """Send a signal some way into training, at a moment that no test controls."""
-    logs = [*folder.glob("*/metrics.jsonl")]
-    before = sum(log.stat().st_size for log in logs if log.exists())
-    guard = time.monotonic() + HANG_GUARD
-    while process.poll() is None and time.monotonic() < guard:
-        size = sum(log.stat().st_size for log in folder.glob("*/metrics.jsonl"))
-        if size > before + 2000:
-            break
-        time.sleep(0.05)
+
+    def logged() -> int:
+        return sum(log.stat().st_size for log in folder.glob("*/metrics.jsonl"))
+
+    before = logged()
+    wait_for(lambda: logged() > before + 2000 or process.poll() is not None)
     time.sleep(rng.uniform(0, 0.4))
     process.send_signal(number)
-    process.communicate(timeout=HANG_GUARD)
+    process.communicate(timeout=PATIENCE)
     if number != signal.SIGKILL and process.returncode != 0:
         assert process.returncode == 130

@@ -9,21 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
-from trainings import (
-    ENV,
-    HANG_GUARD,
-    SETTINGS,
-    command,
-    contents,
-    rows,
-)
+from processes import PATIENCE, finish, wait_for
+from trainings import ENV, SETTINGS, command, contents, rows
 
-from lfiw.learning.config import AGENT_CONFIGS, REPLAY_CONFIGS
+from lfiw.agents import AGENTS
+from lfiw.replay import REPLAYS
 from lfiw.runs.verify import verify_run
 
 STORE = Path(__file__).parents[2] / "results"
 FOLDER = "environments-make_point"
-METHODS = [(agent, replay) for agent in AGENT_CONFIGS for replay in REPLAY_CONFIGS]
+METHODS = [(agent, replay) for agent in AGENTS for replay in REPLAYS]
 
 
 def settings_for(replay: str) -> list[str]:
@@ -48,8 +43,7 @@ def test_killed_twenty_times_the_run_ends_the_same(tmp_path: Path, agent: str, r
     """The moments are spread over the run: when its log has grown to a random length."""
     env_steps, kills = 20_000, 20
     whole = start(tmp_path / "whole", agent, replay, env_steps)
-    output, _ = whole.communicate(timeout=HANG_GUARD * 10)
-    assert whole.returncode == 0, output
+    finish(whole)
     expected = tmp_path / "whole" / FOLDER / f"{agent}-{replay}"
     size = (expected / "metrics.jsonl").stat().st_size
     rng = random.Random(f"{agent} {replay}")
@@ -61,12 +55,10 @@ def test_killed_twenty_times_the_run_ends_the_same(tmp_path: Path, agent: str, r
             time.sleep(0.005)
         time.sleep(rng.uniform(0, 0.05))
         process.kill()
-        output, _ = process.communicate(timeout=HANG_GUARD)
-        assert process.returncode == -signal.SIGKILL, output
+        finish(process, code=-signal.SIGKILL)
         assert verify_run(run)[0] == []
         process = command("resume", str(run))
-    output, _ = process.communicate(timeout=HANG_GUARD * 10)
-    assert process.returncode == 0, output
+    finish(process)
     assert rows(run) == rows(expected)
     assert contents(run) == contents(expected)
 
@@ -74,11 +66,36 @@ def test_killed_twenty_times_the_run_ends_the_same(tmp_path: Path, agent: str, r
 # F5: from the first moment at which the folder is there.
 
 
-@pytest.mark.parametrize(
-    "moments",
-    [(0.0, 3.0), pytest.param(tuple(0.5 * n for n in range(24)), marks=pytest.mark.faults)],
-)
-def test_signals_commit_a_checkpoint(tmp_path: Path, moments: tuple[float, ...]) -> None:
+def stop(process: subprocess.Popen[str], out: Path, number: int) -> None:
+    """With a signal, after which the run can be resumed."""
+    process.send_signal(number)
+    output = finish(process, code=130)
+    hint = f"lfiw resume {out / FOLDER / 'sac-uniform'}"
+    endings = ("lfiw: stopped.", f"lfiw: stopped; `{hint}` goes on.")  # before and in training
+    assert output.splitlines()[-1] in endings, output
+    assert "Traceback" not in output
+    problems, outcome = verify_run(out / FOLDER / "sac-uniform")
+    assert problems == [] and "resumes from" in outcome
+
+
+def wait_for_folder(process: subprocess.Popen[str], out: Path) -> None:
+    wait_for(lambda: list(out.glob(f"{FOLDER}/*/checkpoints/0*")), process)
+
+
+@pytest.mark.parametrize(("number", "learning"), [(signal.SIGTERM, False), (signal.SIGINT, True)])
+def test_signal_commits_a_checkpoint(tmp_path: Path, number: int, learning: bool) -> None:
+    """Before the first updates, which take their time to compile, and after them."""
+    process = start(tmp_path, "sac", "uniform", 10**6)
+    wait_for_folder(process, tmp_path)
+    log = tmp_path / FOLDER / "sac-uniform" / "metrics.jsonl"
+    if learning:
+        wait_for(lambda: '"td_error"' in log.read_text(), process)
+    stop(process, tmp_path, number)
+
+
+@pytest.mark.faults
+def test_signals_at_any_moment_commit_a_checkpoint(tmp_path: Path) -> None:
+    moments = tuple(0.5 * n for n in range(24))
     rng = random.Random(len(moments))
     for index, moment in enumerate(moments):
         out = tmp_path / str(index)
@@ -86,52 +103,53 @@ def test_signals_commit_a_checkpoint(tmp_path: Path, moments: tuple[float, ...])
         wait_for_folder(process, out)
         time.sleep(moment + rng.uniform(0, 0.5))
         sent = time.monotonic()
-        process.send_signal(rng.choice([signal.SIGTERM, signal.SIGINT]))
-        output, _ = process.communicate(timeout=HANG_GUARD)
-        assert process.returncode == 130, output
-        hint = f"lfiw resume {out / FOLDER / 'sac-uniform'}"
-        endings = ("lfiw: stopped.", f"lfiw: stopped; `{hint}` goes on.")  # before and in training
-        assert output.splitlines()[-1] in endings, output
-        assert "Traceback" not in output
-        if len(moments) > 2:  # on an idle machine
-            assert time.monotonic() - sent < 20
-        problems, outcome = verify_run(out / FOLDER / "sac-uniform")
-        assert problems == [] and "resumes from" in outcome
+        stop(process, out, rng.choice([signal.SIGTERM, signal.SIGINT]))
+        assert time.monotonic() - sent < 20  # on an idle machine
 
 
-def wait_for_folder(process: subprocess.Popen[str], out: Path) -> None:
-    guard = time.monotonic() + HANG_GUARD
-    while not list(out.glob(f"{FOLDER}/*/checkpoints/0*")):
-        assert process.poll() is None and time.monotonic() < guard, process.communicate()
-        time.sleep(0.02)
+def start_endless_evaluation(out: Path) -> subprocess.Popen[str]:
+    """A training that waits for its first evaluation when it is asked to stop, for ever."""
+    endless = ("env.kwargs.length=1000000000", "eval_every_env_steps=100")
+    settings = ("--set", *settings_for("uniform"), *endless)
+    options = ("--replay", "uniform", "--env-steps", "1000000", "--out", str(out))
+    process = command("train", ENV, *options, *settings)
+    run = out / FOLDER / "sac-uniform"
+    wait_for(lambda: list(run.glob("policies/*")), process)  # written when it begins
+    return process
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(10, marks=pytest.mark.faults)])
-def test_second_signal_ends_at_once_and_loses_nothing(tmp_path: Path, count: int) -> None:
-    """While the first is still being answered: an evaluation of ten thousand steps is waited
-    for."""
-    rng = random.Random(count)
-    for index in range(count):
+def stop_at_once(process: subprocess.Popen[str], out: Path) -> None:
+    """By a second signal, while the first is still being answered; nothing is lost."""
+    wait_for(lambda: ended_by(process, signal.SIGTERM))
+    finish(process, code=128 + signal.SIGTERM)
+    problems, outcome = verify_run(out / FOLDER / "sac-uniform")
+    assert problems == [] and "resumes from" in outcome
+
+
+def ended_by(process: subprocess.Popen[str], number: int) -> bool:
+    """Of two signals the second is lost where it comes before anybody has seen the first."""
+    process.send_signal(number)
+    return process.poll() is not None
+
+
+def test_second_signal_ends_at_once_and_loses_nothing(tmp_path: Path) -> None:
+    process = start_endless_evaluation(tmp_path)
+    process.send_signal(signal.SIGTERM)
+    stop_at_once(process, tmp_path)
+
+
+@pytest.mark.faults
+def test_ten_second_signals_end_within_two_seconds(tmp_path: Path) -> None:
+    rng = random.Random(10)
+    for index in range(10):
         out = tmp_path / str(index)
-        slow = ("env.kwargs.length=100000", "eval_every_env_steps=100", "eval_episodes=50")
-        settings = ("--set", *settings_for("uniform"), *slow)
-        options = ("--replay", "uniform", "--env-steps", "1000000", "--out", str(out))
-        process = command("train", ENV, *options, *settings)
-        wait_for_folder(process, out)
-        run = out / FOLDER / "sac-uniform"
-        while not list(run.glob("policies/*")):  # written when an evaluation begins
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
+        process = start_endless_evaluation(out)
         process.send_signal(signal.SIGTERM)
         time.sleep(rng.uniform(0.1, 0.6))
-        assert process.poll() is None  # the evaluation takes far longer
+        assert process.poll() is None
         sent = time.monotonic()
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=HANG_GUARD)
-        assert process.returncode == 128 + signal.SIGTERM
-        assert time.monotonic() - sent < (2 if count > 1 else HANG_GUARD)
-        problems, outcome = verify_run(run)
-        assert problems == [] and "resumes from" in outcome
+        stop_at_once(process, out)
+        assert time.monotonic() - sent < 2  # on an idle machine
 
 
 def test_interrupt_before_anything_began_is_no_traceback(tmp_path: Path) -> None:
@@ -146,7 +164,7 @@ def test_interrupt_before_anything_began_is_no_traceback(tmp_path: Path) -> None
         env=os.environ
         | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,
-        timeout=HANG_GUARD,
+        timeout=PATIENCE,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
@@ -160,7 +178,7 @@ def test_closed_output_loses_only_what_was_printed(tmp_path: Path, closed: str) 
     done = subprocess.run(
         ["sh", "-c", script, sys.executable, *arguments],
         capture_output=True,
-        timeout=HANG_GUARD,
+        timeout=PATIENCE,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
@@ -178,8 +196,7 @@ def test_of_two_processes_exactly_one_runs(tmp_path: Path) -> None:
     loser = refused(rivals)
     (winner,) = [process for process in rivals if process is not loser]
     later = command("resume", str(out))
-    output, _ = later.communicate(timeout=HANG_GUARD)
-    assert later.returncode == 2 and "is being written by another process" in output
+    assert "is being written by another process" in finish(later, code=2)
     winner.kill()
     winner.communicate()
     rivals = [command("resume", str(out)) for _ in range(2)]
@@ -193,16 +210,11 @@ def test_of_two_processes_exactly_one_runs(tmp_path: Path) -> None:
 
 def refused(rivals: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
     """The one that ends with a sentence while the other trains."""
-    guard = time.monotonic() + HANG_GUARD
-    while all(process.poll() is None for process in rivals):
-        assert time.monotonic() < guard
-        time.sleep(0.05)
+    wait_for(lambda: any(process.poll() is not None for process in rivals))
     ended = [process for process in rivals if process.poll() is not None]
     assert len(ended) == 1
-    output, _ = ended[0].communicate()
-    assert ended[0].returncode == 2, output
-    last = output.splitlines()[-1]
-    assert "being written by another process" in last or "already holds a run" in last
+    last = finish(ended[0], code=2).splitlines()[-1]
+    assert "being written by another process" in last or "already holds a training" in last
     return ended[0]
 
 
@@ -213,10 +225,8 @@ def test_killed_before_anything_was_decided_training_can_be_repeated(tmp_path: P
     (folder / "lock").touch()
     (folder / "config.tmp").write_text('{"conf')
     explained = command("resume", str(folder))
-    output, _ = explained.communicate(timeout=HANG_GUARD)
-    assert explained.returncode == 2 and "nothing was trained yet" in output
+    assert "nothing was trained yet" in finish(explained, code=2)
     again = command("train", ENV, "--replay", "uniform", "--env-steps", "50", "--workers", "0",
                     "--out", str(tmp_path / "out"))  # fmt: skip
-    output, _ = again.communicate(timeout=HANG_GUARD)
-    assert again.returncode == 0, output
+    finish(again)
     assert not (folder / "config.tmp").exists()

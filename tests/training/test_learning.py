@@ -14,7 +14,8 @@ from small import compiled_programs_kept_in, small
 from lfiw import train
 from lfiw.acting.evaluator import eval_seeds
 from lfiw.acting.policy import NumpyPolicy
-from lfiw.learning.config import AGENT_CONFIGS, REPLAY_CONFIGS
+from lfiw.agents import AGENTS
+from lfiw.replay import REPLAYS
 from lfiw.runs.policies import load_policy
 
 SEEDS = (0, 1)
@@ -74,8 +75,16 @@ def test_luck_is_not_enough(seed: int) -> None:
     assert mean_return(best_action, seed) > threshold(seed) / 3
 
 
-@pytest.mark.parametrize("replay", REPLAY_CONFIGS)
-@pytest.mark.parametrize("agent", AGENT_CONFIGS)
+METHODS = [(agent, replay) for agent in AGENTS for replay in REPLAYS]
+
+
+@pytest.mark.parametrize(
+    ("agent", "replay"),
+    [
+        pytest.param(*method, marks=() if method == ("sac", "lfiw") else pytest.mark.slow)
+        for method in METHODS
+    ],
+)
 def test_every_method_learns(tmp_path: Path, agent: str, replay: str) -> None:
     settings = small(
         replay,

@@ -10,8 +10,8 @@ from safetensors.numpy import load_file
 from small import compiled_programs_kept_in, small
 
 from lfiw import Training, train
+from lfiw.agents import AGENTS
 from lfiw.env_config import EnvConfig
-from lfiw.learning.config import AGENT_CONFIGS
 from lfiw.runs.policies import load_policy
 
 GAMMA = 0.9
@@ -48,7 +48,7 @@ def q_values(run: Training, observations: Any) -> np.ndarray:
     return np.stack(values, axis=1)
 
 
-@pytest.mark.parametrize("agent", AGENT_CONFIGS)
+@pytest.mark.parametrize("agent", AGENTS)
 def test_time_limit_is_bootstrapped(tmp_path: Path, agent: str) -> None:
     """Reward 1 for ever: 1 / (1 - 0.9) = 10, though every episode is cut after 5 steps.
 
@@ -58,7 +58,7 @@ def test_time_limit_is_bootstrapped(tmp_path: Path, agent: str) -> None:
     np.testing.assert_allclose(q_values(run, [[0, 0, 0]]), 10, rtol=0.02)
 
 
-@pytest.mark.parametrize("agent", AGENT_CONFIGS)
+@pytest.mark.parametrize("agent", AGENTS)
 def test_termination_is_not_bootstrapped(tmp_path: Path, agent: str) -> None:
     """Reward 1 in three states, then the end: 1 + 0.9 + 0.81, 1 + 0.9 and 1."""
     run = train_probe(tmp_path, agent, "make_countdown", length=3, terminates=True)
@@ -67,7 +67,7 @@ def test_termination_is_not_bootstrapped(tmp_path: Path, agent: str) -> None:
 
 
 @pytest.mark.parametrize("best", [-0.5, 0.6])
-@pytest.mark.parametrize("agent", AGENT_CONFIGS)
+@pytest.mark.parametrize("agent", AGENTS)
 def test_best_action_is_learned(tmp_path: Path, agent: str, best: float) -> None:
     """The action 0 earns 0.75 and 0.64; 0.95 is earned within 0.22 of the best action."""
     run = train_probe(tmp_path, agent, "make_bandit", best=best)
@@ -80,7 +80,7 @@ def test_best_action_is_learned(tmp_path: Path, agent: str, best: float) -> None
     np.testing.assert_allclose(values, expected, atol=0.1)
 
 
-@pytest.mark.parametrize("agent", AGENT_CONFIGS)
+@pytest.mark.parametrize("agent", AGENTS)
 def test_reward_of_the_next_step_is_credited(tmp_path: Path, agent: str) -> None:
     """The first action earns nothing at once, and 0.9 * (1 - (action - 0.5)^2) in all."""
     run = train_probe(tmp_path, agent, "make_delayed", best=0.5)

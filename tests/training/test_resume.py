@@ -3,13 +3,24 @@
 import json
 import random
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from processes import finish
 from safetensors.numpy import load_file
-from trainings import ENV, HANG_GUARD, command, contents, kill_in_training, rows, train_command
+from small import compiled_programs_kept_in
+from trainings import (
+    ENV,
+    SETTINGS,
+    command,
+    contents,
+    kill_in_training,
+    rows,
+    train_command,
+)
 
 import lfiw
 from lfiw.errors import InputError, RunError
@@ -22,18 +33,34 @@ from lfiw.training.folder import check_disk
 from lfiw.training.resume import resume
 
 
-def test_killed_again_and_again_the_run_ends_the_same(tmp_path: Path) -> None:
-    whole = train_command(tmp_path / "whole")
-    output, _ = whole.communicate(timeout=HANG_GUARD)
-    assert whole.returncode == 0, output
+@pytest.fixture(scope="module", autouse=True)
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with compiled_programs_kept_in(tmp_path_factory.mktemp("programs")):
+        yield
+
+
+def test_killed_the_run_ends_the_same(tmp_path: Path) -> None:
+    settings = dict(setting.split("=") for setting in SETTINGS) | {"env_steps": "1000"}
+    options = ("--out", str(tmp_path / "killed"), "--env-steps", "1000", "--set", *SETTINGS)
+    process = command("train", ENV, *options)
+    folder = tmp_path / "killed" / "environments-make_point"
+    kill_in_training(process, folder, signal.SIGKILL, random.Random(0))
+    (resumed,) = resume([folder], quiet=True, workers=0)
+    whole = lfiw.train(ENV, out=tmp_path / "whole", quiet=True, workers=0, **settings)
+    assert rows(resumed.folder) == rows(whole.folder)
+    assert contents(resumed.folder) == contents(whole.folder)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_two_methods_end_the_same(tmp_path: Path) -> None:
+    finish(train_command(tmp_path / "whole"))
     folder = tmp_path / "killed" / "environments-make_point"
     rng = random.Random(0)
     process = train_command(tmp_path / "killed")
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
         kill_in_training(process, folder, number, rng)
         process = command("resume", str(folder))
-    output, _ = process.communicate(timeout=HANG_GUARD)
-    assert process.returncode == 0, output
+    finish(process)
     expected = tmp_path / "whole" / "environments-make_point"
     methods = sorted(path.name for path in expected.iterdir())
     assert methods == ["sac-lfiw", "td3-lfiw"]
@@ -42,7 +69,7 @@ def test_killed_again_and_again_the_run_ends_the_same(tmp_path: Path) -> None:
         assert contents(folder / method) == contents(expected / method), method
 
 
-SETTINGS = {
+SMALL = {
     **{"learning_starts": 50, "random_env_steps": 50, "batch_size": 16, "env_steps": 200},
     **{"agent.hidden_sizes": (8, 8), "phase_env_steps": 50, "updates_per_call": 10},
     **{"eval_every_env_steps": 100, "eval_episodes": 1},
@@ -50,7 +77,7 @@ SETTINGS = {
 
 
 def train(out: Path, replay: str = "uniform", **settings: Any) -> Path:
-    return lfiw.train(ENV, "sac", replay, out=out, quiet=True, **SETTINGS | settings).folder
+    return lfiw.train(ENV, "sac", replay, out=out, quiet=True, workers=0, **SMALL | settings).folder
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +87,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_extended_run_goes_on(finished: Path) -> None:
     before, snapshots = rows(finished), snapshots_of(finished)
-    resume([finished], env_steps=300, quiet=True)
+    resume([finished], env_steps=300, quiet=True, workers=0)
     after = rows(finished)
     assert after[: len(before)] == before
     assert after[-1]["env_steps"] == 300
@@ -88,16 +115,16 @@ def test_snapshots_that_an_extended_run_has_not_reached_are_gone(
     with monkeypatch.context() as patch:
         patch.setattr("lfiw.training.member.Member.finish_phase", fail)
         with pytest.raises(RunError, match="pulled the plug"):
-            resume([run], env_steps=400, quiet=True)
+            resume([run], env_steps=400, quiet=True, workers=0)
     assert list(snapshots_of(run)) == [20, 40]  # step 200 is half of the way now
-    resume([run], quiet=True)
+    resume([run], quiet=True, workers=0)
     assert list(snapshots_of(run)) == [20, 40, 60, 80, 100]
 
 
 def test_extended_ring_goes_on_where_it_ended(finished: Path) -> None:
     """The first 200 rows filled their ring, so its head was back at slot 0; in the ring of the
     extended run it must stand behind them, or empty slots would be drawn."""
-    resume([finished], env_steps=360, quiet=True)
+    resume([finished], env_steps=360, quiet=True, workers=0)
     newest = list_checkpoints(finished)[0] / "seed-0.safetensors"
     arrays = load_file(newest)
     assert arrays["learner.replay.size"] == 360
@@ -114,7 +141,7 @@ def everything(run: Path) -> dict[str, bytes]:
 
 def test_finished_run_is_left_alone(finished: Path) -> None:
     before = everything(finished)
-    (run,) = resume([finished], quiet=True)
+    (run,) = resume([finished], quiet=True, workers=0)
     assert run.folder == finished
     assert everything(finished) == before
 
@@ -124,7 +151,7 @@ def test_seeds_are_added(finished: Path, tmp_path: Path) -> None:
     that were there stay as they are. Adding them again changes nothing."""
     run = train(tmp_path / "run")
     before = everything(run)
-    resume([run], seeds=(0, 5, 3), quiet=True)
+    resume([run], seeds=(0, 5, 3), quiet=True, workers=0)
     after = everything(run)
     assert {name: content for name, content in after.items() if "added/" not in name} == before
     alone = train(tmp_path / "alone", seeds=(3, 5))
@@ -135,7 +162,7 @@ def test_seeds_are_added(finished: Path, tmp_path: Path) -> None:
             np.testing.assert_array_equal(array, own.arrays[name])
     assert read_curves(run).seeds == (0, 3, 5)
     assert [row["seed"] for row in evaluate_run(run, episodes=1)] == [0, 5, 3]
-    resume([tmp_path / "run"], seeds=(3, 5), quiet=True)
+    resume([tmp_path / "run"], seeds=(3, 5), quiet=True, workers=0)
     assert everything(run) == after
 
 
@@ -145,7 +172,7 @@ def test_prioritised_run_is_extended_beyond_its_ring(tmp_path: Path) -> None:
     name = "learner.replay.tree[1]"
     before = load_file(list_checkpoints(run)[0] / "seed-0.safetensors")[name]
     assert before.shape == (256,) and np.all(before[:200] > 0) and np.all(before[200:] == 0)
-    resume([run], env_steps=400, quiet=True)
+    resume([run], env_steps=400, quiet=True, workers=0)
     arrays = load_file(list_checkpoints(run)[0] / "seed-0.safetensors")
     assert arrays[name].shape == (512,) and np.all(arrays[name][:400] > 0)
     sums = arrays[name].reshape(-1, 128).sum(axis=1)
@@ -180,9 +207,9 @@ def test_other_conditions_are_refused_with_the_list(
     content[part][name] = value
     write_config(finished, content)
     with pytest.raises(InputError, match=words):
-        resume([finished], quiet=True)
+        resume([finished], quiet=True, workers=0)
     if part != "config":
-        resume([finished], allow_inexact=True, quiet=True)
+        resume([finished], allow_inexact=True, quiet=True, workers=0)
     path.write_text(original)
 
 
@@ -191,13 +218,13 @@ def test_damaged_configuration_is_refused(finished: Path) -> None:
     original = path.read_text()
     path.write_text(original.replace('"command": [', '"command": ["x", '))
     with pytest.raises(InputError, match=r"config\.json is damaged"):
-        resume([finished], quiet=True)
+        resume([finished], quiet=True, workers=0)
     path.write_text(original)
 
 
 def test_a_shorter_run_cannot_be_asked_for(finished: Path) -> None:
     with pytest.raises(InputError, match="less than"):
-        resume([finished], env_steps=10, quiet=True)
+        resume([finished], env_steps=10, quiet=True, workers=0)
 
 
 def test_disk_that_cannot_hold_the_run_is_refused(tmp_path: Path) -> None:

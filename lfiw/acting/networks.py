@@ -1,0 +1,69 @@
+"""The numpy twins of the networks: they act in the workers and deploy without jax.
+
+The names of a network's arrays say its kind: `PREFIX.LAYER.weight` and `.bias` are those of an
+MLP, any other kind has `PREFIX.KIND....`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+
+class NumpyNetwork(Protocol):
+    """Stacked parameters [2, ...], as those of twin critics, take rows [B, in] and give
+    outputs [2, B, out]."""
+
+    input_size: int
+    output_size: int
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        """Inputs [..., in] to outputs [..., out]."""
+
+
+class NumpyMlp:
+    """The twin of `lfiw.networks.mlp`."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        count = sum(name.endswith(".weight") for name in arrays)
+        layers = [(arrays[f"{index}.weight"], arrays[f"{index}.bias"]) for index in range(count)]
+        self.input_size = size = layers[0][0].shape[-2]
+        for weight, bias in layers:
+            if weight.shape != (*bias.shape[:-1], size, bias.shape[-1]):
+                raise ValueError(f"a layer has weights {weight.shape} and a bias {bias.shape}")
+            size = bias.shape[-1]
+        self.output_size = size
+        *self._hidden, self._last = (
+            (weight, bias if bias.ndim == 1 else bias[..., None, :]) for weight, bias in layers
+        )
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        x = inputs
+        for weight, bias in self._hidden:
+            x = x @ weight
+            x += bias
+            np.maximum(x, 0, out=x)
+        weight, bias = self._last
+        outputs: np.ndarray = x @ weight + bias
+        return outputs
+
+
+# By kind: arrays by their names after the prefix (and the kind) -> network.
+TWINS: dict[str, Callable[[Mapping[str, np.ndarray]], NumpyNetwork]] = {"mlp": NumpyMlp}
+
+
+def numpy_network(arrays: Mapping[str, np.ndarray], prefix: str) -> NumpyNetwork:
+    """The network whose arrays have this prefix; raises `KeyError` where there is none."""
+    own = below(arrays, prefix)
+    if not own:
+        raise KeyError(f"there is no network {prefix!r}")
+    first = min(own).split(".")[0]
+    return NumpyMlp(own) if first.isdigit() else TWINS[first](below(own, first))
+
+
+def below(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays under a prefix, by the rest of their names."""
+    start = f"{prefix}."
+    return {name[len(start) :]: array for name, array in arrays.items() if name.startswith(start)}

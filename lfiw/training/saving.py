@@ -1,0 +1,116 @@
+"""What a checkpoint holds: everything that an exact resume of a method needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lfiw.acting.episodes import Episode
+from lfiw.acting.rollout import RunnerState
+from lfiw.errors import Damaged
+from lfiw.learning.team import Arrays, Calls
+from lfiw.runs.checkpoint import Checkpoint, checkpoint_name, save_checkpoint
+from lfiw.training.phase import Phase, Position
+
+NO_PHASE: dict[str, Any] = {"episodes": None, "faults": None}  # the facts between two phases
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The state of a method in training; lists are by run."""
+
+    position: Position
+    next_snapshot: int
+    log: Mapping[str, Any]  # its length and hash, and the seconds so far
+    runners: Sequence[RunnerState]
+    segments: Sequence[Mapping[str, Any]]  # lengths and hashes of the files of rows
+    learners: Sequence[Arrays]
+    phase: Phase | None  # None between two phases
+    calls: Calls  # metrics of the phase's calls
+    stopped: Mapping[int, str]  # runs that were given up, and why
+    config_file: Mapping[str, Any]
+
+
+def save(folder: Path, seeds: Sequence[int], saved: Saved) -> dict[str, Any]:
+    """Commit a checkpoint; returns its facts."""
+    names = [str(seed) for seed in seeds]
+    phase = saved.phase
+    facts = {
+        **saved.position._asdict(),
+        "next_snapshot": saved.next_snapshot,
+        **saved.log,
+        "runners": {n: runner.facts for n, runner in zip(names, saved.runners, strict=True)},
+        "segments": dict(zip(names, saved.segments, strict=True)),
+        **({"episodes": phase.episodes, "faults": phase.faults} if phase else NO_PHASE),
+        "stopped": {names[run]: reason for run, reason in saved.stopped.items()},
+        "config": saved.config_file,
+    }
+    files = {
+        f"seed-{name}.safetensors": {
+            **{f"learner.{key}": array for key, array in learner.items()},
+            "episode.actions": runner.actions,
+            "episode.obs": runner.obs,
+            **_of_calls(saved.calls, run),
+        }
+        for run, (name, learner, runner) in enumerate(
+            zip(names, saved.learners, saved.runners, strict=True)
+        )
+    }
+    position = saved.position
+    save_checkpoint(folder, checkpoint_name(position.env_steps, position.updates), facts, files)
+    return facts
+
+
+def load(checkpoint: Checkpoint, seeds: Sequence[int]) -> Saved:
+    """The inverse of `save`."""
+    facts = checkpoint.facts
+    names = [str(seed) for seed in seeds]
+    try:
+        arrays = [checkpoint.arrays[f"seed-{name}.safetensors"] for name in names]
+        runners = [
+            RunnerState(facts["runners"][name], own["episode.actions"], own["episode.obs"])
+            for name, own in zip(names, arrays, strict=True)
+        ]
+    except KeyError as missing:
+        raise Damaged(f"{checkpoint.path} holds no {missing}.") from None
+    phase = None
+    if facts["episodes"] is not None:
+        episodes = [[Episode(*episode) for episode in own] for own in facts["episodes"]]
+        phase = Phase(episodes, facts["faults"])
+    return Saved(
+        position=Position(facts["env_steps"], facts["updates"], facts["phase_start"]),
+        next_snapshot=facts["next_snapshot"],
+        log={name: facts[name] for name in ("log_bytes", "log_sha256", "wall_seconds")},
+        runners=runners,
+        segments=[facts["segments"][name] for name in names],
+        learners=[_below(own, "learner.") for own in arrays],
+        phase=phase,
+        calls=_calls_of(arrays),
+        stopped={names.index(name): reason for name, reason in facts["stopped"].items()},
+        config_file=facts["config"],
+    )
+
+
+def _of_calls(calls: Calls, run: int) -> Arrays:
+    return {
+        f"phase.{index}.{name}": array
+        for index, call in enumerate(calls)
+        for name, array in call[run].items()
+    }
+
+
+def _calls_of(runs: Sequence[Arrays]) -> Calls:
+    count = len({name.split(".")[1] for name in runs[0] if name.startswith("phase.")})
+    return [[_below(own, f"phase.{index}.") for own in runs] for index in range(count)]
+
+
+def _below(arrays: Mapping[str, np.ndarray], prefix: str) -> Arrays:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
