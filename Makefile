@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Other libraries' agents, which the adapters are tested against.
 ADAPTERS := .venv-adapters
 
-.PHONY: install demo check test test-adapters test-faults clean
+.PHONY: install demo check test test-all test-adapters test-faults clean
 
 install: $(STAMP)
 
@@ -24,9 +24,15 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test:
-	$(MAKE) -j2 check $(ADAPTERS)/.installed
+# What shows in a few minutes whether a change is sound.
+test: check
 	$(BIN)/pytest
+
+# And all the rest: trainings that are killed again and again, every method, a Ray cluster, a
+# browser, other libraries' agents.
+test-all:
+	$(MAKE) test
+	$(BIN)/pytest -m "slow and not faults"
 	$(MAKE) test-adapters
 
 # After the other: both builds write into this folder.
@@ -38,7 +44,7 @@ $(ADAPTERS)/.installed: pyproject.toml constraints.txt constraints-adapters.txt 
 test-adapters: $(ADAPTERS)/.installed
 	OMP_NUM_THREADS=1 $(ADAPTERS)/bin/pytest tests/adapters
 
-# What takes too long for `make test`, such as the full counts of docs/reliability.md; without
+# What takes too long even for `make test-all`, such as the full counts of docs/reliability.md; without
 # neighbours, since signals are timed there.
 test-faults: install $(ADAPTERS)/.installed
 	$(BIN)/pytest -n 0 -m faults --ignore tests/adapters

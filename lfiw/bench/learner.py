@@ -15,7 +15,6 @@ from lfiw.acting.spaces import probe_env
 from lfiw.bench.result import BenchResult
 from lfiw.errors import InputError
 from lfiw.learning.config import TrainConfig, check
-from lfiw.learning.group import Group
 from lfiw.learning.learner import make_parts, updates_in_call
 from lfiw.learning.team import Team
 from lfiw.training.devices import prepare_jax
@@ -48,13 +47,11 @@ def measured_peak(devices: Sequence[jax.Device]) -> float:
 
 
 class TimedLearner:
-    """A group with a filled ring, and the times of its calls."""
+    """A method with filled rings, and the times of its calls."""
 
     def __init__(self, config: TrainConfig, spec: EnvSpec, **compiler_options: Any) -> None:
         self.config = config
-        group = Group(config, spec, jax.devices())
-        group.options |= compiler_options
-        self.team = Team([group])
+        self.team = Team([config], spec, jax.devices(), **compiler_options)
         agent, _ = make_parts(config, spec, {})
         self.call_updates = updates_in_call(config, agent.period)
         shape = (len(config.seeds), min(FILL_ROWS, config.capacity), spec.row_size)

@@ -42,8 +42,8 @@ def covered(spans: Iterable[Span], until: float) -> float:
 
 
 @dataclass
-class GroupTimes:
-    """When a group collected and learned, on the clock of `time.perf_counter`."""
+class MethodTimes:
+    """When a method collected and learned, on the clock of `time.perf_counter`."""
 
     collecting: list[Span] = field(default_factory=list)
     learning: list[Span] = field(default_factory=list)
@@ -52,10 +52,10 @@ class GroupTimes:
 
 
 class Watch:
-    """Wraps the trainer's methods; `groups` then holds the times of each method."""
+    """Wraps the trainer's methods; `methods` then holds the times of each method."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, GroupTimes] = defaultdict(GroupTimes)
+        self.methods: dict[str, MethodTimes] = defaultdict(MethodTimes)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -79,7 +79,7 @@ class Watch:
                 original(trainer, *arguments)
             finally:
                 for member in trainer.members:
-                    self.groups[member.config.method].finished = time.perf_counter()
+                    self.methods[member.config.method].finished = time.perf_counter()
 
         return run
 
@@ -87,29 +87,29 @@ class Watch:
         def collect(member: Member, *arguments: Any) -> Any:
             started = time.perf_counter()
             collected = original(member, *arguments)
-            self.groups[member.config.method].collecting.append((started, time.perf_counter()))
+            self.methods[member.config.method].collecting.append((started, time.perf_counter()))
             return collected
 
         return collect
 
     def _learn(self, original: Any) -> Any:
         def learn(team: Team, *arguments: Any) -> None:
-            groups = [self.groups[group.config.method] for group in team.groups]
+            methods = [self.methods[config.method] for config in team.configs]
             started = time.perf_counter()
             original(team, *arguments)
-            if groups[0].first_update is None:
+            if methods[0].first_update is None:
                 # The first call compiles before it starts: no work of the device.
                 started = time.perf_counter()
-                for times in groups:
+                for times in methods:
                     times.first_update = started
-            self._waiting.submit(self._wait, groups, started, team._in_flight[-1])
+            self._waiting.submit(self._wait, methods, started, team.in_flight[-1])
 
         return learn
 
-    def _wait(self, groups: list[GroupTimes], started: float, metrics: Any) -> None:
+    def _wait(self, methods: list[MethodTimes], started: float, metrics: Any) -> None:
         # The metrics only: the state is donated to the next call.
         jax.block_until_ready(metrics)
-        for times in groups:
+        for times in methods:
             times.learning.append((started, time.perf_counter()))
 
 
@@ -126,7 +126,7 @@ def command_started() -> float:
 
 
 def row_of(
-    names: dict[str, Any], env_steps: int, times: GroupTimes, busy: list[Span], started: float
+    names: dict[str, Any], env_steps: int, times: MethodTimes, busy: list[Span], started: float
 ) -> dict[str, Any]:
     """`names` say the method and its number of seeds, `busy` when the device worked."""
     wall = times.finished - started
@@ -145,8 +145,8 @@ def row_of(
     }
 
 
-def busy_between_updates(times: GroupTimes, busy: list[Span]) -> float | None:
-    """The share of the time from a group's first update to the end of its last."""
+def busy_between_updates(times: MethodTimes, busy: list[Span]) -> float | None:
+    """The share of the time from a method's first update to the end of its last."""
     if times.first_update is None:
         return None
     end = max(stop for _, stop in times.learning)
@@ -155,14 +155,14 @@ def busy_between_updates(times: GroupTimes, busy: list[Span]) -> float | None:
     )
 
 
-def joined(groups: Sequence[GroupTimes]) -> GroupTimes:
-    """All groups as one."""
-    updates = [group.first_update for group in groups if group.first_update is not None]
-    return GroupTimes(
-        collecting=[span for group in groups for span in group.collecting],
-        learning=[span for group in groups for span in group.learning],
+def joined(methods: Sequence[MethodTimes]) -> MethodTimes:
+    """All methods as one."""
+    updates = [method.first_update for method in methods if method.first_update is not None]
+    return MethodTimes(
+        collecting=[span for method in methods for span in method.collecting],
+        learning=[span for method in methods for span in method.learning],
         first_update=min(updates, default=None),
-        finished=max(group.finished for group in groups),
+        finished=max(method.finished for method in methods),
     )
 
 
@@ -177,10 +177,10 @@ def bench_train(
     watch = Watch()
     with tempfile.TemporaryDirectory(prefix="lfiw-bench-") as out, watch.installed():
         train_all(configs, out=out, workers=workers, quiet=quiet)
-    groups = [watch.groups[config.method] for config in configs]
-    together = joined(groups)
+    methods = [watch.methods[config.method] for config in configs]
+    together = joined(methods)
     rows = []
-    for config, times in zip(configs, groups, strict=True):
+    for config, times in zip(configs, methods, strict=True):
         names = {"agent": config.agent.name, "replay": config.replay.name}
         names |= {"seeds": len(config.seeds)}
         rows.append(row_of(names, config.env_steps, times, together.learning, started))

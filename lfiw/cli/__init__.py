@@ -73,15 +73,15 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 }
 
 
-def repeat_set_option(arguments: Sequence[str]) -> list[str]:
+def repeat_options(arguments: Sequence[str]) -> list[str]:
     """`--set a=1 b=2` as `--set a=1 --set b=2`: both forms are natural."""
     repeated: list[str] = []
-    in_set = False
+    option = ""
     for argument in arguments:
         if argument.startswith("-"):
-            in_set = argument == "--set"
-        elif in_set and repeated[-1] != "--set":
-            repeated.append("--set")
+            option = argument if argument in ("--set", "--sweep") else ""
+        elif option and repeated[-1] != option:
+            repeated.append(option)
         repeated.append(argument)
     return repeated
 
@@ -132,7 +132,7 @@ def parse_command(given: Sequence[str]) -> Any:
         commands,
         prog=prog,
         description="Off-policy reinforcement learning with likelihood-free importance weights.",
-        args=complete_ray_option(repeat_set_option(given)),
+        args=complete_ray_option(repeat_options(given)),
     )
 
 

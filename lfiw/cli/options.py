@@ -56,14 +56,55 @@ def split_names(text: str | None, option: str) -> tuple[str, ...]:
 
 def set_where_known(configs: list[TrainConfig], key: str, value: str) -> list[TrainConfig]:
     """Apply a setting to every method that has it; at least one must."""
-    from lfiw.settings import has_setting, override, walk
+    from lfiw.settings import has_setting, override
+
+    refuse_unknown(configs, key)
+    return [
+        override(config, key, value) if has_setting(config, key) else config for config in configs
+    ]
+
+
+def apply_sweeps(
+    configs: list[TrainConfig], sweeps: Sequence[str]
+) -> tuple[list[TrainConfig], list[str]]:
+    """What `--sweep KEY=VALUE,VALUE...` asks for: every method that has the setting once for each
+    value, labelled by it."""
+    swept = [(config, "") for config in configs]
+    for sweep in sweeps:
+        key, equals, text = sweep.partition("=")
+        values = split_names(text, "--sweep") if equals else ()
+        if not values:
+            raise InputError(f"--sweep takes KEY=VALUE,VALUE..., not {sweep!r}.")
+        refuse_unknown([config for config, _ in swept], key.strip())
+        swept = [
+            labelled
+            for config, label in swept
+            for labelled in sweep_one(config, label, key.strip(), values)
+        ]
+    return [config for config, _ in swept], [label for _, label in swept]
+
+
+def sweep_one(
+    config: TrainConfig, label: str, key: str, values: Sequence[str]
+) -> list[tuple[TrainConfig, str]]:
+    from lfiw.settings import has_setting, override
+
+    if not has_setting(config, key):
+        return [(config, label)]
+    short = key.rpartition(".")[2]
+    return [
+        (override(config, key, value), "-".join(filter(None, (label, f"{short}={value}"))))
+        for value in values
+    ]
+
+
+def refuse_unknown(configs: Sequence[TrainConfig], key: str) -> None:
+    """A setting that no method has."""
+    from lfiw.settings import has_setting, walk
 
     if not any(has_setting(config, key) for config in configs):
         names = {name for config in configs for name, _, _ in walk(config)}
         raise InputError(f"Unknown setting {key!r}.{nearest(key, names)}")
-    return [
-        override(config, key, value) if has_setting(config, key) else config for config in configs
-    ]
 
 
 def apply_settings(configs: list[TrainConfig], assignments: Sequence[str]) -> list[TrainConfig]:

@@ -15,6 +15,7 @@ from lfiw.cli.options import (
     Folders,
     ReplayNames,
     apply_settings,
+    apply_sweeps,
     parse_seeds,
     split_names,
 )
@@ -86,13 +87,17 @@ class Train:
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Further settings, such as replay.temperature=2.5 or env.kwargs.NAME=VALUE; `lfiw
     settings` lists them all."""
+    sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Train a method once for each value of a setting, such as replay.temperature=1,2.5,5; folders
+    are labelled by the value. Several sweeps make every combination."""
 
     def run(self, console: Console) -> None:
-        configs = self.configs()
+        configs, swept = apply_sweeps(self.configs(), self.sweep)
         from lfiw.cluster.ray import cluster_config
 
         cluster = cluster_config(self.ray, self.gpus_per_group, self.cpus_per_group, self.devices)
-        where: dict[str, Any] = {"out": self.out, "label": self.label, "workers": self.workers}
+        labels = ["-".join(filter(None, (self.label, own))) for own in swept]
+        where: dict[str, Any] = {"out": self.out, "label": labels, "workers": self.workers}
         if cluster is None:
             from lfiw.training import train_all
 

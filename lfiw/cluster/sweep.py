@@ -27,12 +27,10 @@ from lfiw.cluster.ray import (
 )
 from lfiw.cluster.task import DONE, FAILED, TRAINING, WAITING, SweepTask
 from lfiw.errors import InputError, RunError
-from lfiw.learning.config import TrainConfig, check, warnings
+from lfiw.learning.config import TrainConfig, warnings
 from lfiw.learning.learner import state_bytes
-from lfiw.runs.layout import method_folder
 from lfiw.runs.read import is_begun
-from lfiw.settings import conformed
-from lfiw.training.folder import Training, check_disk, refuse_twins
+from lfiw.training.folder import Training, check_disk, plan_trainings, refuse_twins
 from lfiw.training.progress import show_progress
 from lfiw.training.resume import refuse_other_settings
 from lfiw.training.side_by_side import stop_on_signal
@@ -50,15 +48,12 @@ def train_sweep(
     cluster: ClusterConfig,
     *,
     out: str | Path = "runs",
-    label: str = "",
+    label: str | Sequence[str] = "",
     workers: int | None = None,
     quiet: bool = False,
 ) -> list[Training]:
     """As `train_all`, on a cluster; what is finished or begun with the same settings counts."""
-    configs = [conformed(config) for config in configs]
-    for config in configs:
-        check(config)
-    trainings = [Training(method_folder(out, c.env.id, c.method, label), c) for c in configs]
+    trainings = plan_trainings(configs, out, label)
     run_sweep(trainings, cluster, workers, Console(quiet=quiet, stderr=True, markup=False))
     return trainings
 

@@ -19,7 +19,6 @@ from lfiw.errors import Damaged
 from lfiw.learning.config import TrainConfig
 from lfiw.learning.learner import Learner, LearnerState, make_learner
 from lfiw.learning.saved_state import exported, from_data, leaf_name, saved_leaf, to_data
-from lfiw.learning.scalars import traced_settings
 from lfiw.types import EnvSpec
 
 # By platform. On a GPU a whole call is one graph in which independent kernels run side by side
@@ -89,8 +88,10 @@ class Group:
         config: TrainConfig,
         spec: EnvSpec,
         devices: Sequence[jax.Device],
-        scalars: Sequence[dict[str, float]] | None = None,
+        scalars: Sequence[dict[str, float]],
+        compiler_options: Mapping[str, Any],
     ) -> None:
+        """`scalars`: the traced settings of each run."""
         self.config = config
         self.shards = place_runs(config, devices)
         self.batched = not runs_alone(config, devices)
@@ -99,12 +100,12 @@ class Group:
         self.options = dict(COMPILER_OPTIONS.get(devices[0].platform, {}))
         if config.deterministic and devices[0].platform == "gpu":
             self.options |= DETERMINISTIC_OPTIONS
+        self.options |= compiler_options
         self._init = jax.jit(self.learner.init, compiler_options=self.options)
         self._add = jax.jit(self.learner.add, donate_argnums=0, compiler_options=self.options)
-        values = scalars or [traced_settings(config)] * len(config.seeds)
         stacked = {
-            name: np.asarray([run[name] for run in values], _dtype(values[0][name]))
-            for name in values[0]
+            name: np.asarray([run[name] for run in scalars], _dtype(scalars[0][name]))
+            for name in scalars[0]
         }
         self.scalars = [self._put(stacked, shard) for shard in self.shards]
 

@@ -1,7 +1,8 @@
-"""The runs that learn in lock-step: their states, and what their updates yield."""
+"""The methods that learn in lock-step: the states of their runs, and what their updates yield."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,13 +12,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lfiw.learning.group import Group, States
+from lfiw.learning.config import TrainConfig
+from lfiw.learning.group import Group, States, place_runs
 from lfiw.learning.learner import Learner, learn_together
 from lfiw.learning.packed import Packed
-from lfiw.types import Clock
+from lfiw.learning.scalars import program_key, traced_settings
+from lfiw.types import Clock, EnvSpec
 
 Arrays = dict[str, np.ndarray]
 Calls = list[list[Arrays]]  # metrics of a phase: by call, by run
+
+
+class Seats(NamedTuple):
+    """Where the runs of a method are: in which group, and which of its runs they are."""
+
+    group: int
+    runs: slice
 
 
 class Place(NamedTuple):
@@ -27,21 +37,74 @@ class Place(NamedTuple):
     shard: int
 
 
-class Team:
-    """Groups that learn in lock-step. On a GPU one program updates all that a device holds, so
-    that the small kernels of one group fill the gaps of another."""
+class SavedRuns(NamedTuple):
+    """What the runs of a method come back from, each list by run."""
 
-    def __init__(self, groups: Sequence[Group]) -> None:
-        self.groups = groups
-        with ThreadPoolExecutor(len(groups)) as threads:  # each has a program to compile
-            self.states: list[States] = list(threads.map(Group.init, groups))
-        self._in_flight: list[list[list[Packed]]] = []  # by call, by group, by shard
-        self._calls: list[Calls] = [[] for _ in groups]
+    states: Sequence[Mapping[str, np.ndarray]]  # as they were exported
+    rows: Sequence[np.ndarray]  # the newest, [n, row_size]
+    calls: Calls  # of the phase that they were in
+
+
+def seat(configs: Sequence[TrainConfig]) -> tuple[list[TrainConfig], list[Seats]]:
+    """Methods that differ in traced settings alone share a program: their runs are one group."""
+    joined: dict[str, TrainConfig] = {}
+    places = []
+    for config in configs:
+        key = repr(program_key(config))
+        before = joined[key].seeds if key in joined else ()
+        joined[key] = dataclasses.replace(config, seeds=(*before, *config.seeds))
+        places.append((key, slice(len(before), len(joined[key].seeds))))
+    order = list(joined)
+    return list(joined.values()), [Seats(order.index(key), runs) for key, runs in places]
+
+
+def placement(
+    configs: Sequence[TrainConfig], devices: Sequence[jax.Device]
+) -> list[list[dict[str, Any]]]:
+    """Which seeds of each method are on which device."""
+    groups, seats = seat(configs)
+    return [
+        [
+            {"device": str(shard.device), "seeds": list(groups[own.group].seeds[start:stop])}
+            for shard in place_runs(groups[own.group], devices)
+            if (start := max(shard.runs.start, own.runs.start))
+            < (stop := min(shard.runs.stop, own.runs.stop))
+        ]
+        for own in seats
+    ]
+
+
+class Team:
+    """Methods that learn in lock-step; arguments and results are listed by method. On a GPU one
+    program updates all that a device holds, so that the small kernels of one group fill the gaps
+    of another."""
+
+    def __init__(
+        self,
+        configs: Sequence[TrainConfig],
+        spec: EnvSpec,
+        devices: Sequence[jax.Device],
+        **compiler_options: Any,
+    ) -> None:
+        joined, self._seats = seat(configs)
+        scalars: list[list[dict[str, float]]] = [[] for _ in joined]
+        for config, own in zip(configs, self._seats, strict=True):
+            scalars[own.group] += [traced_settings(config)] * len(config.seeds)
+        self.configs = configs
+        self.groups = [
+            Group(config, spec, devices, values, compiler_options)
+            for config, values in zip(joined, scalars, strict=True)
+        ]
+        with ThreadPoolExecutor(len(self.groups)) as threads:  # each has a program to compile
+            self.states: list[States] = list(threads.map(Group.init, self.groups))
+        self.in_flight: list[list[list[Packed]]] = []  # by call, by group, by shard
+        self._calls: list[Calls] = [[] for _ in self.groups]
         programs: dict[tuple[Learner, ...], Any] = {}
         self._programs = []
         for places in self._places_by_program():
-            learners = tuple(groups[place.group].learner for place in places)
-            program = programs.setdefault(learners, _compile_learn(learners, groups[0].options))
+            learners = tuple(self.groups[place.group].learner for place in places)
+            options = self.groups[0].options
+            program = programs.setdefault(learners, _compile_learn(learners, options))
             self._programs.append((places, program))
 
     def _places_by_program(self) -> list[list[Place]]:
@@ -58,23 +121,21 @@ class Team:
             by_device.setdefault(device, []).append(place)
         return list(by_device.values())
 
-    def restore(
-        self,
-        index: int,
-        runs: Sequence[Mapping[str, np.ndarray]],
-        rows: Sequence[np.ndarray],
-        num_rows: int,
-        calls: Calls,
-    ) -> None:
-        """Put the runs of a group back: their exported states, their newest rows [n, row_size], and
-        the calls of the phase that they were in."""
-        self.states[index] = self.groups[index].restore(self.states[index], runs, rows, num_rows)
-        self._calls[index] = calls
+    def restore(self, saved: Sequence[SavedRuns], num_rows: int) -> None:
+        """Put all runs back to where they were after `num_rows` environment steps."""
+        for index, group in enumerate(self.groups):
+            own = [part for part, at in zip(saved, self._seats, strict=True) if at.group == index]
+            states = [state for part in own for state in part.states]
+            rows = [newest for part in own for newest in part.rows]
+            self.states[index] = group.restore(self.states[index], states, rows, num_rows)
+            calls = zip(*(part.calls for part in own), strict=True)
+            self._calls[index] = [[run for part in call for run in part] for call in calls]
 
     def add(self, rows: Sequence[np.ndarray]) -> None:
-        """Store what each group's runs collected, [R, n, row_size]; a new phase begins."""
+        """Store what each method's runs collected, [R, n, row_size]; a new phase begins."""
         for index, group in enumerate(self.groups):
-            self.states[index] = group.add(self.states[index], rows[index])
+            own = [part for part, at in zip(rows, self._seats, strict=True) if at.group == index]
+            self.states[index] = group.add(self.states[index], np.concatenate(own))
         self._calls = [[] for _ in self.groups]
 
     def learn(self, env_steps: int, updates: int) -> None:
@@ -87,31 +148,38 @@ class Team:
             for place, state, own in zip(places, states, metrics, strict=True):
                 self.states[place.group][place.shard] = state
                 yielded[place.group][place.shard] = own
-        self._in_flight.append([[own[shard] for shard in sorted(own)] for own in yielded])
+        self.in_flight.append([[own[shard] for shard in sorted(own)] for own in yielded])
         self._fetch(ahead=1)
 
     def _fetch(self, ahead: int = 0) -> None:
-        while len(self._in_flight) > ahead:
-            call = self._in_flight.pop(0)
+        while len(self.in_flight) > ahead:
+            call = self.in_flight.pop(0)
             for calls, group, own in zip(self._calls, self.groups, call, strict=True):
                 calls.append([packed.unpack() for packed in group.split(own)])
 
     def calls(self) -> list[Calls]:
-        """The metrics of the phase so far, by group; waits for the calls in flight."""
+        """The metrics of the phase so far; waits for the calls in flight."""
         self._fetch()
-        return self._calls
+        return [[call[at.runs] for call in self._calls[at.group]] for at in self._seats]
 
     def policies(self) -> list[list[Arrays]]:
-        """The numpy policies, by group and run."""
-        return [g.policies(states) for g, states in zip(self.groups, self.states, strict=True)]
+        """The numpy policies of every method's runs."""
+        return self._by_method([g.policies(s) for g, s in self._pairs()])
 
     def snapshots(self, index: int) -> list[Arrays]:
-        """The networks of a group, by run."""
-        return self.groups[index].snapshots(self.states[index])
+        """The networks of one method's runs."""
+        at = self._seats[index]
+        return self.groups[at.group].snapshots(self.states[at.group])[at.runs]
 
     def export(self) -> list[list[Arrays]]:
-        """The states by group and run, but for the ring's rows, which are on disk already."""
-        return [g.export(states) for g, states in zip(self.groups, self.states, strict=True)]
+        """The states, but for the rings' rows, which are on disk already."""
+        return self._by_method([g.export(s) for g, s in self._pairs()])
+
+    def _pairs(self) -> list[tuple[Group, States]]:
+        return list(zip(self.groups, self.states, strict=True))
+
+    def _by_method(self, by_group: Sequence[list[Arrays]]) -> list[list[Arrays]]:
+        return [by_group[at.group][at.runs] for at in self._seats]
 
     def _arguments(self, places: Sequence[Place]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return (

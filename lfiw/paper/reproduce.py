@@ -83,7 +83,7 @@ def select_cells(
     return kept
 
 
-def plan_trainings(
+def plan_cells(
     cells: Sequence[Cell], scale: str, seeds: Sequence[int], out: Path
 ) -> list[Training]:
     trainings = []
@@ -121,7 +121,7 @@ class Reproduction:
         experiments = find_experiments(name)
         chosen = select_cells(experiments, self.scale, selection)
         plans = {
-            name: plan_trainings(cells, self.scale, selection.seeds, self.out)
+            name: plan_cells(cells, self.scale, selection.seeds, self.out)
             for name, cells in chosen.items()
         }
         for planned in plans.values():

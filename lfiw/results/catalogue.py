@@ -104,9 +104,10 @@ class Look(NamedTuple):
     marker: str
 
 
-# Okabe and Ito's palette: told apart by colour-blind readers too.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS
+# Okabe and Ito's palette, and two of Tol's: told apart by colour-blind readers too.
+BLUE, VERMILION, GREEN, PURPLE, ORANGE = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"
+SKY, BLACK, WINE, OLIVE = "#56B4E9", "#000000", "#882255", "#999933"
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, WINE, OLIVE)
 STYLES = ("-", "--", "-.", ":")
 MARKERS = ("circle", "square", "triangle", "diamond", "cross")
 LOOKS = tuple(

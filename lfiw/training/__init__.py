@@ -10,10 +10,8 @@ from rich.console import Console
 
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
-from lfiw.learning.config import TrainConfig, check, make_config
-from lfiw.runs.layout import method_folder
-from lfiw.settings import conformed
-from lfiw.training.folder import Training, refuse_clashes
+from lfiw.learning.config import TrainConfig, make_config
+from lfiw.training.folder import Training, plan_trainings, refuse_clashes
 from lfiw.training.jobs import Job
 from lfiw.training.start import run_jobs
 
@@ -33,8 +31,8 @@ def train(
 ) -> Training:
     """Train all seeds of one method; `agent` and `replay` are names or their configs.
 
-    >>> run = lfiw.train("Pendulum-v1", "sac", "lfiw", seeds=(0, 1), env_steps=20_000)
-    >>> policy = lfiw.load_policy(run, seed=0)
+    >>> training = lfiw.train("Pendulum-v1", "sac", "lfiw", seeds=(0, 1), env_steps=20_000)
+    >>> policy = lfiw.load_policy(training, seed=0)
     """
     if isinstance(env, TrainConfig):
         if settings or (agent, replay, preset) != ("sac", "lfiw", "default"):
@@ -42,26 +40,24 @@ def train(
         config = env
     else:
         config = make_config(env, agent, replay, preset, **settings)
-    runs = train_all([config], out=out, label=label, workers=workers, devices=devices, quiet=quiet)
-    return runs[0]
+    where: dict[str, Any] = {"out": out, "label": label, "workers": workers, "devices": devices}
+    return train_all([config], quiet=quiet, **where)[0]
 
 
 def train_all(
     configs: Sequence[TrainConfig],
     *,
     out: str | Path = "runs",
-    label: str = "",
+    label: str | Sequence[str] = "",
     workers: int | None = None,
     devices: str | None = None,
     quiet: bool = False,
 ) -> list[Training]:
-    """Train several methods side by side; nothing is written unless all can start."""
+    """Train several methods side by side; nothing is written unless all can start. The label is one
+    for all, or one for each."""
     if not configs:
         raise InputError("There is nothing to train.")
-    configs = [conformed(config) for config in configs]
-    for config in configs:
-        check(config)
-    folders = [method_folder(out, config.env.id, config.method, label) for config in configs]
-    refuse_clashes(folders)
-    jobs = [Job(config, folder) for config, folder in zip(configs, folders, strict=True)]
+    planned = plan_trainings(configs, out, label)
+    refuse_clashes([training.folder for training in planned])
+    jobs = [Job(training.config, training.folder) for training in planned]
     return run_jobs(jobs, workers, devices, Console(quiet=quiet, stderr=True, markup=False))

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-
-import jax
+from typing import Any
 
 from lfiw.errors import InputError
-from lfiw.learning.config import TrainConfig
-from lfiw.learning.group import place_runs
+from lfiw.learning.config import TrainConfig, check
 from lfiw.machine import free_disk, source_commit, versions
 from lfiw.runs.checkpoint import checkpoint_name, remove_newer, save_checkpoint
 from lfiw.runs.config_file import read_config, write_config
 from lfiw.runs.files import sync
+from lfiw.runs.layout import method_folder
 from lfiw.runs.lock import LOCK, locked
 from lfiw.runs.read import read_evaluations
 from lfiw.runs.recovery import start_facts
 from lfiw.runs.rows import Row
-from lfiw.settings import to_json
-from lfiw.training.devices import hardware
+from lfiw.settings import conformed, to_json
 from lfiw.training.jobs import Job
 from lfiw.wording import size_text
 
@@ -41,6 +39,20 @@ class Training(os.PathLike[str]):
 
     def evaluations(self) -> list[Row]:
         return read_evaluations(self.folder)
+
+
+def plan_trainings(
+    configs: Sequence[TrainConfig], out: str | Path, label: str | Sequence[str]
+) -> list[Training]:
+    """Checked configs and their folders; the label is one for all, or one for each."""
+    configs = [conformed(config) for config in configs]
+    for config in configs:
+        check(config)
+    labels = [label] * len(configs) if isinstance(label, str) else label
+    return [
+        Training(method_folder(out, config.env.id, config.method, own), config)
+        for config, own in zip(configs, labels, strict=True)
+    ]
 
 
 def check_disk(needed: int, folders: Sequence[Path]) -> None:
@@ -73,13 +85,7 @@ def _is_free(folder: Path) -> bool:
     return folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, "config.tmp"}
 
 
-def begin_folder(
-    job: Job,
-    team: Sequence[Job],
-    call_updates: int,
-    devices: Sequence[jax.Device],
-    locks: ExitStack,
-) -> None:
+def begin_folder(job: Job, circumstances: Mapping[str, Any], locks: ExitStack) -> None:
     """The folder, held by this process, with everything that decides the bits of its runs and
     checkpoint 0: all of it is there before anything is compiled."""
     folder, config = job.folder, job.config
@@ -90,14 +96,8 @@ def begin_folder(
         refuse_clashes([folder])  # another process may have been quicker
         content = {
             "config": to_json(config),
-            "updates_in_call": call_updates,
-            "placement": [
-                {"device": str(shard.device), "seeds": list(config.seeds[shard.runs])}
-                for shard in place_runs(config, devices)
-            ],
-            "team": [member.folder.name for member in team],
+            **circumstances,
             "versions": versions(config.env.backend),
-            "hardware": hardware(devices),
             "command": sys.argv,
             "commit": source_commit(),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -36,7 +36,7 @@ class Member:
         collector: Collector,
         log: RunLog,
         segments: Sequence[Segments],
-        saved: Saved | None,
+        saved: Saved | None,  # the checkpoint that training goes on from
     ) -> None:
         self.entrant, self.config, self.folder = entrant, entrant.config, entrant.folder
         self.evaluator, self.collector, self.log, self.segments = (
@@ -45,7 +45,6 @@ class Member:
             log,
             segments,
         )
-        self.saved = saved  # the checkpoint that training goes on from, until it does
         self.config_file = read_config(self.folder)
         self.policies: Sequence[PolicyArrays] = ()
         self.runners = dict(enumerate(saved.runners)) if saved else collector.opened
@@ -188,7 +187,7 @@ class Member:
 
 def open_member(
     entrant: Entrant, evaluator: Evaluator, num_workers: int, stack: ExitStack
-) -> Member:
+) -> tuple[Member, Saved | None]:
     """Take hold of everything, at the start or where the checkpoint left it."""
     config, folder, checkpoint = entrant.config, entrant.folder, entrant.job.checkpoint
     # Before the first step all follows from the config.
@@ -203,4 +202,4 @@ def open_member(
     log = RunLog(folder, entrant.progress.on_row, log_bytes, seconds)
     stack.enter_context(closing(log))
     collector = stack.enter_context(closing(Collector(config.env, config.seeds, num_workers)))
-    return Member(entrant, evaluator, collector, log, segments, saved)
+    return Member(entrant, evaluator, collector, log, segments, saved), saved

@@ -62,11 +62,11 @@ def run_jobs(
     ]
     with ExitStack() as locks:
         for team, trainer in zip(teams, trainers, strict=True):
-            for job in team:
+            for job, circumstances in zip(team, trainer.circumstances(), strict=True):
                 if job.resumed:
                     take_up_folder(job)
                 else:
-                    begin_folder(job, team, trainer.call_updates, trainer.devices, locks)
+                    begin_folder(job, circumstances, locks)
         num_workers = usable_cores() if workers is None else workers
         train_side_by_side(trainers, num_workers, console)
     return [Training(job.folder, job.config) for job in jobs]

@@ -14,12 +14,13 @@ import jax
 from lfiw.acting.evaluator import Evaluator
 from lfiw.agents import make_agent
 from lfiw.errors import InputError, RunError
-from lfiw.learning.group import Group
 from lfiw.learning.learner import updates_in_call
-from lfiw.learning.team import Team
+from lfiw.learning.team import SavedRuns, Team, placement
+from lfiw.training.devices import hardware
 from lfiw.training.jobs import Entrant
 from lfiw.training.member import Member, open_member
 from lfiw.training.phase import Position
+from lfiw.training.saving import Saved
 
 Result = TypeVar("Result")
 
@@ -42,13 +43,26 @@ class Trainer:
         self.entrants = entrants
         self.devices = devices
         self.turn = turn
-        self.config = config = entrants[0].config  # entrants agree in all that is read here
+        self.configs = [entrant.config for entrant in entrants]
+        self.config = config = self.configs[0]  # they agree in all that is read here
         period = make_agent(config.agent, entrants[0].spec, config.batch_size).period
         self.call_updates = updates_in_call(config, period)
         self.members: list[Member] = []
         self.position = Position()
         self.compiled = False
         self.saved_at = time.monotonic()
+
+    def circumstances(self) -> list[dict[str, Any]]:
+        """What is recorded of how each method is trained."""
+        return [
+            {
+                "updates_in_call": self.call_updates,
+                "placement": placed,
+                "team": [entrant.folder.name for entrant in self.entrants],
+                "hardware": hardware(self.devices),
+            }
+            for placed in placement(self.configs, self.devices)
+        ]
 
     def run(self, num_workers: int, evaluator: Evaluator, should_stop: Callable[[], bool]) -> None:
         """Train to the end, from the start or from checkpoints of one position."""
@@ -61,19 +75,18 @@ class Trainer:
             self._train(should_stop)
             self.say("done")
 
-    def _open(self, open_member: Callable[[Entrant], Member]) -> None:
-        self.members = self._at_once(open_member, self.entrants)
-        self.team = Team(
-            self._at_once(
-                lambda entrant: Group(entrant.config, entrant.spec, self.devices), self.entrants
-            )
-        )
+    def _open(self, open_member: Callable[[Entrant], tuple[Member, Saved | None]]) -> None:
+        opened = self._at_once(open_member, self.entrants)
+        self.members = [member for member, _ in opened]
+        self.team = Team(self.configs, self.entrants[0].spec, self.devices)
         position = Position()
-        for index, member in enumerate(self.members):
-            if saved := member.saved:
-                position = saved.position
-                rows, member.saved = member.restore_rows(saved), None
-                self.team.restore(index, saved.learners, rows, position.env_steps, saved.calls)
+        if saved := [own for _, own in opened if own]:
+            position = saved[0].position
+            runs = [
+                SavedRuns(own.learners, member.restore_rows(own), own.calls)
+                for member, own in zip(self.members, saved, strict=True)
+            ]
+            self.team.restore(runs, position.env_steps)
         for member, policies in zip(self.members, self.team.policies(), strict=True):
             member.policies = policies
         self._move(position)

@@ -13,8 +13,9 @@ from typing import Any
 import mujoco
 import numpy as np
 import pytest
+from processes import finish
 from small import as_options, small
-from test_resume import HANG_GUARD, command, contents, kill_in_training, rows
+from trainings import command, contents, kill_in_training, rows
 
 from lfiw.acting.collector import Collector
 from lfiw.acting.envpool import TASKS
@@ -28,7 +29,8 @@ from lfiw.learning.config import config_from_json, make_config
 from lfiw.settings import to_json
 
 needs_envpool = pytest.mark.skipif(
-    importlib.util.find_spec("envpool") is None, reason="EnvPool is not installed: lfiw[envpool]"
+    importlib.util.find_spec("envpool") is None,
+    reason="EnvPool is not installed; .venv/bin/pip install -e '.[envpool]' brings it.",
 )
 # Positions that the observation leaves out, since nothing depends on them.
 FREE_BODIES = ("Ant-v5", "Humanoid-v5", "HumanoidStandup-v5")
@@ -172,10 +174,6 @@ def test_killed_and_resumed_the_run_ends_the_same(tmp_path: Path) -> None:
 
     def train(name: str) -> Any:
         return command("train", "Hopper-v5", "--out", str(tmp_path / name), *options)
-
-    def finish(process: Any) -> None:
-        output, _ = process.communicate(timeout=HANG_GUARD)
-        assert process.returncode == 0, output
 
     finish(train("whole"))
     killed = tmp_path / "killed" / "Hopper-v5"

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs pip install 'lfiw[torch]'")
+torch = pytest.importorskip(
+    "torch", reason="PyTorch is not installed; `make test-adapters` brings it."
+)
 
 TEXT = (Path(__file__).parents[2] / "docs" / "adapters.md").read_text()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pendulum
 import pytest
 
-pytest.importorskip("torch", reason="needs pip install 'lfiw[torch]'")
+pytest.importorskip("torch", reason="PyTorch is not installed; `make test-adapters` brings it.")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = (

@@ -10,8 +10,13 @@ import numpy as np
 import pendulum
 import pytest
 
-sb3 = pytest.importorskip("stable_baselines3", reason="needs pip install 'lfiw[sb3]'")
-pytest.importorskip("sb3_contrib", reason="needs pip install 'lfiw[sb3]'")
+sb3 = pytest.importorskip(
+    "stable_baselines3",
+    reason="Stable-Baselines3 is not installed; `make test-adapters` brings it.",
+)
+pytest.importorskip(
+    "sb3_contrib", reason="Stable-Baselines3 is not installed; `make test-adapters` brings it."
+)
 
 import sb3_contrib  # noqa: E402
 import sb3_contrib.tqc.tqc as tqc_module  # noqa: E402

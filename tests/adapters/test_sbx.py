@@ -12,7 +12,7 @@ import numpy as np
 import pendulum
 import pytest
 
-sbx = pytest.importorskip("sbx", reason="needs pip install 'lfiw[sbx]'")
+sbx = pytest.importorskip("sbx", reason="SBX is not installed; `make test-adapters` brings it.")
 
 from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
 

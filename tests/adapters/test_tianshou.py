@@ -10,7 +10,7 @@ import numpy as np
 import pendulum
 import pytest
 
-pytest.importorskip("tianshou", reason="needs pip install 'lfiw[tianshou]'")
+pytest.importorskip("tianshou", reason="Tianshou is not installed; `make test-adapters` brings it.")
 
 import torch
 from tianshou.algorithm import SAC, TD3

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is an optional extra: pip install 'lfiw[torch]'")
+torch = pytest.importorskip(
+    "torch", reason="PyTorch is not installed; `make test-adapters` brings it."
+)
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402

@@ -9,7 +9,7 @@ import numpy as np
 import pendulum
 import pytest
 
-pytest.importorskip("torchrl", reason="needs pip install 'lfiw[torchrl]'")
+pytest.importorskip("torchrl", reason="TorchRL is not installed; `make test-adapters` brings it.")
 
 import torch
 from tensordict import TensorDict

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from small import as_options, small
 
-from lfiw.bench.train import GroupTimes, command_started, covered, joined, row_of
+from lfiw.bench.train import MethodTimes, command_started, covered, joined, row_of
 from lfiw.cli import main
 from lfiw.learning.team import Team
 from lfiw.training.member import Member
@@ -27,10 +27,10 @@ def test_covered_time_counts_overlaps_once() -> None:
 
 
 def test_row_by_hand() -> None:
-    """The command starts at 100; this group collects from 102, learns from 104 to 109 with a
+    """The command starts at 100; this method collects from 102, learns from 104 to 109 with a
     pause, and ends at 110; another one keeps the device busy before and after."""
     learning = [(104, 105), (108, 109)]
-    times = GroupTimes([(102, 104), (106, 107)], learning, first_update=104, finished=110)
+    times = MethodTimes([(102, 104), (106, 107)], learning, first_update=104, finished=110)
     names = {"agent": "sac", "replay": "uniform", "seeds": 3}
     row = row_of(names, 20, times, [(103, 103.5), (107, 115), *learning], started=100)
     assert row == names | {
@@ -43,14 +43,14 @@ def test_row_by_hand() -> None:
         "workers_busy": 0.3,
         "device_busy_while_learning": 0.6,
     }
-    never = row_of(names, 20, GroupTimes([(102, 104)], [], None, 110), [], started=100)
+    never = row_of(names, 20, MethodTimes([(102, 104)], [], None, 110), [], started=100)
     assert never["device_busy_while_learning"] is None
 
 
-def test_groups_together_by_hand() -> None:
-    first = GroupTimes([(0, 1)], [(1, 2)], first_update=1, finished=4)
-    never_learned = GroupTimes([(2, 3)], [], first_update=None, finished=5)
-    assert joined([first, never_learned]) == GroupTimes([(0, 1), (2, 3)], [(1, 2)], 1, 5)
+def test_methods_together_by_hand() -> None:
+    first = MethodTimes([(0, 1)], [(1, 2)], first_update=1, finished=4)
+    never_learned = MethodTimes([(2, 3)], [], first_update=None, finished=5)
+    assert joined([first, never_learned]) == MethodTimes([(0, 1), (2, 3)], [(1, 2)], 1, 5)
     assert joined([never_learned]).first_update is None
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainings import HANG_GUARD, contents, rows
+from processes import PATIENCE
+from trainings import contents, rows
 
 from lfiw.cli import complete_ray_option
 from lfiw.cluster.ray import ClusterConfig, Share, cluster_config, process_settings, share_of
@@ -117,6 +118,7 @@ def test_any_number_of_cores_may_go_on(tmp_path: Path) -> None:
         refuse_differences(folder, config(platform="gpu", num_devices=1), on_gpu)
 
 
+@pytest.mark.slow
 def test_one_core_gives_the_bits_of_all(tmp_path: Path) -> None:
     """With networks that are large enough for XLA to share out their work if it could."""
     arguments = [
@@ -132,7 +134,7 @@ def test_one_core_gives_the_bits_of_all(tmp_path: Path) -> None:
         )
         own = {"XDG_CACHE_HOME": str(tmp_path / f"cache-{name}"), "XLA_FLAGS": ""}  # as users have
         subprocess.run(
-            [sys.executable, "-c", code], env=os.environ | own, check=True, timeout=HANG_GUARD
+            [sys.executable, "-c", code], env=os.environ | own, check=True, timeout=PATIENCE
         )
     one, every = (tmp_path / name / "Pendulum-v1" / "sac-lfiw" for name in cores)
     assert rows(one) == rows(every)
@@ -145,7 +147,7 @@ def test_missing_ray_gives_the_install_command(tmp_path: Path) -> None:
         f"main(['train', 'Pendulum-v1', '--out', {str(tmp_path / 'out')!r}, '--ray'])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_GUARD
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 2
     assert 'pip install "lfiw[ray]"' in done.stderr

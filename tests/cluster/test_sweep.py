@@ -1,17 +1,19 @@
 """Sweeps on a real Ray cluster of several nodes on this machine: whatever dies, every run ends
 with the bits of a local training."""
 
+import importlib.util
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import PATIENCE, finish, import_path, wait_for
 from rich.console import Console
-from trainings import ENV, HANG_GUARD, SETTINGS, command, contents, rows
+from trainings import ENV, SETTINGS, command, contents, rows
 
 from lfiw import EnvConfig, Training, make_config
 from lfiw.cluster import sweep
@@ -21,10 +23,13 @@ from lfiw.errors import RunError
 from lfiw.paper.reproduce import Reproduction, is_complete
 from lfiw.runs.checkpoint import list_checkpoints
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'lfiw[ray]'")
-
-from ray.cluster_utils import Cluster
-
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None,
+        reason="Ray is not installed; `make install` brings it, as does pip install 'lfiw[ray]'.",
+    ),
+]
 METHODS = ("sac-lfiw", "sac-per", "sac-uniform")
 LAST = "000000002000"  # checkpoints of this many environment steps
 TRAIN = (
@@ -41,12 +46,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster(place: Path) -> Iterator[Any]:
     """Two nodes with a CPU each, so that of three groups one waits."""
+    from ray.cluster_utils import Cluster
+
     with pytest.MonkeyPatch.context() as patch:
-        path = os.pathsep.join(
-            [str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")]
-        )
-        patch.setenv("PYTHONPATH", path)  # for the nodes' processes, as are the others
+        patch.setenv("PYTHONPATH", import_path())  # for the nodes' processes, as are the others
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        # A node that is slow to answer, or to start a process, is not taken for dead.
+        patch.setenv("RAY_health_check_timeout_ms", str(int(1000 * PATIENCE)))
+        patch.setenv("RAY_worker_register_timeout_seconds", str(int(PATIENCE)))
         node = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
         made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
         made.add_node(**node)
@@ -56,9 +63,7 @@ def cluster(place: Path) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def local(place: Path) -> Path:
-    process = command(*TRAIN, "--out", str(place / "local"))
-    output, _ = process.communicate(timeout=HANG_GUARD)
-    assert process.returncode == 0, output
+    finish(command(*TRAIN, "--out", str(place / "local")))
     return folders_below(place / "local")
 
 
@@ -67,15 +72,21 @@ def folders_below(out: Path) -> Path:
 
 
 def start_sweep(out: Path, address: str, *options: str) -> subprocess.Popen[str]:
-    """With environments in the groups' own processes, unlike the local training."""
+    """With environments in the groups' own processes, unlike the local training, and all the
+    time that tasks may need to save when they are stopped."""
     share = ("--cpus-per-group", "1", "--workers", "0")
-    return command(*TRAIN, "--out", str(out), "--ray", address, *share, *options)
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=HANG_GUARD)
-    assert process.returncode == 0, output
-    return output
+    arguments = [*TRAIN, "--out", str(out), "--ray", address, *share, *options]
+    code = (
+        f"from lfiw.cluster import sweep; sweep.STOP_SECONDS = {PATIENCE}; "
+        f"from lfiw.cli import main; main({arguments})"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": import_path()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def assert_same(out: Path, local: Path) -> None:
@@ -84,15 +95,6 @@ def assert_same(out: Path, local: Path) -> None:
         run = folders_below(out) / method
         assert rows(run) == rows(local / method), method
         assert contents(run) == contents(local / method), method
-
-
-def wait_for(happened: Callable[[], Any]) -> Any:
-    guard = time.monotonic() + HANG_GUARD
-    while time.monotonic() < guard:
-        if result := happened():
-            return result
-        time.sleep(0.05)
-    raise AssertionError("It never happened.")
 
 
 def in_training(out: Path, rows_each: int = 4) -> list[Path]:
@@ -135,7 +137,7 @@ def test_killed_process_is_replaced(place: Path, local: Path, cluster: Any) -> N
     out = place / "killed-process"
     process = start_sweep(out, cluster.address)
     for _ in range(2):
-        os.kill(wait_for(lambda: writer_of(in_training(out))), signal.SIGKILL)
+        os.kill(wait_for(lambda: writer_of(in_training(out)), process), signal.SIGKILL)
     assert "died and is taken up again" in finish(process)
     assert_same(out, local)
 
@@ -143,7 +145,7 @@ def test_killed_process_is_replaced(place: Path, local: Path, cluster: Any) -> N
 def test_removed_node_is_done_without(place: Path, local: Path, cluster: Any) -> None:
     out = place / "removed-node"
     process = start_sweep(out, cluster.address)
-    wait_for(lambda: len(in_training(out)) == 2)
+    wait_for(lambda: len(in_training(out)) == 2, process)
     node = next(iter(cluster.worker_nodes))
     cluster.remove_node(node, allow_graceful=False)
     assert "died and is taken up again" in finish(process)
@@ -156,14 +158,15 @@ def test_interrupted_and_killed_driver_goes_on(place: Path, local: Path, cluster
     out = place / "driver"
     seldom = ("--set", "checkpoint.every_env_steps=100000")
     process = start_sweep(out, cluster.address, *seldom)
-    run = wait_for(lambda: in_training(out))[0]
+    run = wait_for(lambda: in_training(out), process)[0]
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=HANG_GUARD)
-    assert process.returncode == 130
+    finish(process, code=130)
     assert int(list_checkpoints(run)[0].name.split("-")[0]) > 0  # saved when it was asked to stop
 
     process = start_sweep(out, cluster.address, *seldom)
-    done = wait_for(lambda: [run for run in folders_below(out).iterdir() if is_finished(run)])
+    done = wait_for(
+        lambda: [run for run in folders_below(out).iterdir() if is_finished(run)], process
+    )
     files = [path for run in done for path in run.glob(f"checkpoints/{LAST}*/*")]
     stamps = {path: path.stat().st_mtime_ns for path in files}
     process.kill()
@@ -185,8 +188,7 @@ def test_what_no_node_has_is_refused(
     tmp_path: Path, cluster: Any, options: tuple[str, ...], words: str
 ) -> None:
     process = start_sweep(tmp_path / "out", cluster.address, *options)
-    output, _ = process.communicate(timeout=HANG_GUARD)
-    assert process.returncode == 2
+    output = finish(process, code=2)
     assert words in output
     assert "the nodes have 1 CPUs, 0 GPUs" in output
     assert not (tmp_path / "out").exists()

@@ -13,10 +13,9 @@ import lfiw.learning.group
 from lfiw.acting.policy import NumpyPolicy
 from lfiw.agents.sac import SacConfig
 from lfiw.learning.config import TrainConfig
-from lfiw.learning.group import COMPILER_OPTIONS, DETERMINISTIC_OPTIONS, Group, Shard, place_runs
+from lfiw.learning.group import COMPILER_OPTIONS, DETERMINISTIC_OPTIONS, Shard, place_runs
 from lfiw.learning.saved_state import saved_leaf
-from lfiw.learning.scalars import traced_settings
-from lfiw.learning.team import Team
+from lfiw.learning.team import SavedRuns, Team, placement
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.runs.checkpoint import Damaged
 
@@ -44,21 +43,30 @@ class Trained(NamedTuple):
         return self.team.states[0]
 
     def policies(self) -> list[Any]:
-        return self.team.policies()[0]
+        return [run for method in self.team.policies() for run in method]
+
+    def snapshots(self) -> list[Any]:
+        methods = range(len(self.team.configs))
+        return [run for method in methods for run in self.team.snapshots(method)]
+
+    def export(self) -> list[Any]:
+        return [run for method in self.team.export() for run in method]
 
     def restore(self, exported: list[Any]) -> None:
-        self.team.restore(0, exported, list(ROWS), num_rows=300, calls=[])
+        saved = [SavedRuns([run], [own], []) for run, own in zip(exported, ROWS, strict=True)]
+        self.team.restore(saved, num_rows=300)
 
 
-def train(group: Group, rows: np.ndarray) -> Trained:
+def train(configs: list[TrainConfig], rows: np.ndarray, devices: Any) -> Trained:
     """Two phases of one call each."""
-    team = Team([group])
-    team.add([rows[:, :200]])
+    team = Team(configs, SPEC, devices)
+    assert len(team.groups) == 1
+    team.add([own[None, :200] for own in rows])
     team.learn(env_steps=200, updates=0)
-    team.add([rows[:, 200:]])
+    team.add([own[None, 200:] for own in rows])
     former_states = team.states[0].copy()
     team.learn(env_steps=300, updates=4)
-    return Trained(team, team.calls()[0][-1], former_states)
+    return Trained(team, [run for calls in team.calls() for run in calls[-1]], former_states)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -68,35 +76,30 @@ def quick_compilation() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def scalars() -> list[dict[str, float]]:
-    """Each run has a temperature of its own."""
-    settings = traced_settings(make_config(SEEDS))
-    return [settings | {"replay.temperature": value} for value in TEMPERATURES]
+# Each run has a temperature of its own: three methods in one group.
+CONFIGS = [
+    make_config((seed,), temperature) for seed, temperature in zip(SEEDS, TEMPERATURES, strict=True)
+]
 
 
 @pytest.fixture(scope="module")
-def together(scalars: list[dict[str, float]]) -> Trained:
-    group = Group(make_config(SEEDS), SPEC, jax.devices("cpu")[:1], scalars)
-    return train(group, ROWS)
+def together() -> Trained:
+    return train(CONFIGS, ROWS, jax.devices("cpu")[:1])
 
 
 @pytest.fixture(scope="module")
 def alone() -> Trained:
-    """Seed 3 with its temperature as a setting."""
-    group = Group(make_config(SEEDS[1:2], TEMPERATURES[1]), SPEC, jax.devices("cpu")[:1])
-    return train(group, ROWS[1:2])
+    return train(CONFIGS[1:2], ROWS[1:2], jax.devices("cpu")[:1])
 
 
 @pytest.fixture(scope="module")
-def batched(scalars: list[dict[str, float]]) -> Trained:
+def batched() -> Trained:
     """The runs as one batch, as on a GPU."""
     cpu = jax.devices("cpu")[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lfiw.learning.group, "place_runs", lambda *_: [Shard(cpu, slice(0, 3))])
         patch.setitem(COMPILER_OPTIONS, "gpu", COMPILER_OPTIONS["cpu"])
-        group = Group(make_config(SEEDS), SPEC, fake_devices("gpu", 1), scalars)
-    return train(group, ROWS)
+        return train(CONFIGS, ROWS, fake_devices("gpu", 1))
 
 
 def test_options_are_known_to_the_compiler() -> None:
@@ -135,7 +138,7 @@ def test_a_run_in_a_group_equals_the_run_alone(together: Trained, alone: Trained
     assert same_bits(together.states[1], alone.states[0])
     assert same_bits(together.metrics[1], alone.metrics[0])
     assert same_bits(together.policies()[1], alone.policies()[0])
-    assert same_bits(together.team.snapshots(0)[1], alone.team.snapshots(0)[0])
+    assert same_bits(together.snapshots()[1], alone.snapshots()[0])
 
 
 def test_runs_differ(together: Trained) -> None:
@@ -162,7 +165,7 @@ def test_a_batch_of_runs_agrees_with_each_alone(together: Trained, batched: Trai
 def test_a_batch_is_handed_out_by_run(together: Trained, batched: Trained) -> None:
     for found, expected in (
         (batched.policies(), together.policies()),
-        (batched.team.snapshots(0), together.team.snapshots(0)),
+        (batched.snapshots(), together.snapshots()),
     ):
         assert len(found) == len(SEEDS)
         for one, other in zip(found, expected, strict=True):
@@ -203,7 +206,7 @@ def test_a_group_comes_back_from_its_export(kind: str, request: pytest.FixtureRe
     trained: Trained = request.getfixturevalue(kind)
     team = trained.team
     before = jax.device_get([bits(state) for state in trained.states])
-    (exported,) = team.export()
+    exported = trained.export()
     assert len(exported) == len(SEEDS)
     ring_size = CAPACITY * SPEC.row_size
     assert all(array.size < ring_size / 2 for run in exported for array in run.values())
@@ -232,8 +235,24 @@ def test_rows_come_back_to_their_slots() -> None:
 
 
 def test_a_state_of_another_shape_is_refused(together: Trained) -> None:
-    (exported,) = together.team.export()
+    exported = together.export()
     name = next(name for name, array in exported[0].items() if array.ndim == 2)
     exported[0][name] = exported[0][name][:-1]
     with pytest.raises(Damaged, match="checkpoint"):
         together.restore(exported)
+
+
+def test_methods_that_share_a_group_know_their_devices() -> None:
+    """Three methods with 2, 1 and 1 seeds are one batch of four runs, two on each device."""
+    configs = [make_config((5, 6), 1.0), make_config((7,), 2.0), make_config((8,), 3.0)]
+    first, second = map(str, devices := fake_devices("gpu", 2))
+    assert placement(configs, devices) == [
+        [{"device": first, "seeds": [5, 6]}],
+        [{"device": second, "seeds": [7]}],
+        [{"device": second, "seeds": [8]}],
+    ]
+    other = replace(make_config((9, 10)), batch_size=8)  # another program, hence another group
+    assert placement([*configs, other], devices)[-1] == [
+        {"device": first, "seeds": [9]},
+        {"device": second, "seeds": [10]},
+    ]

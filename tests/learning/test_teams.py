@@ -119,7 +119,7 @@ def test_one_program_learns_what_two_learn(like_a_gpu: Any) -> None:
     ]
 
     def team(*chosen: TrainConfig) -> Team:
-        made = Team([Group(config, SPEC, like_a_gpu) for config in chosen])
+        made = Team(chosen, SPEC, like_a_gpu)
         made.add([np.stack([random_rows(s, 300) for s in config.seeds]) for config in chosen])
         made.learn(env_steps=300, updates=4)
         return made
@@ -185,7 +185,7 @@ def test_a_turn_is_a_whole_phase_and_changes_no_bit(tmp_path: Path, monkeypatch:
     learn = Team.learn
 
     def watched(team: Team, env_steps: int, updates: int) -> Any:
-        calls.append((team.groups[0].config.method, env_steps))
+        calls.append((team.configs[0].method, env_steps))
         time.sleep(0.02)  # others come in between where they can
         return learn(team, env_steps, updates)
 
@@ -207,7 +207,7 @@ def test_a_turn_is_a_whole_phase_and_changes_no_bit(tmp_path: Path, monkeypatch:
 def test_metrics_are_fetched_one_call_behind(monkeypatch: Any) -> None:
     """While the device works on a call, the metrics of the one before it are fetched."""
     config = train_config(active(SacConfig), UniformConfig(), seeds=(0, 1))
-    team = Team([Group(config, SPEC, jax.devices("cpu")[:1])])
+    team = Team([config], SPEC, jax.devices("cpu")[:1])
     team.add([np.stack([random_rows(seed, 300) for seed in config.seeds])])
     fetched = []
     split = Group.split

@@ -14,6 +14,9 @@ from report_runs import write_run
 from lfiw.report import write_report
 from lfiw.results.catalogue import STRATEGIES
 
+pytestmark = pytest.mark.slow
+NO_SELENIUM = "Selenium is not installed; `make install` brings it."
+NO_BROWSER = "No Chromium here; `apt-get install chromium chromium-driver` brings it."
 HOSTILE = "</script><script>document.title='broken'</script>"
 LONG = "a-label-that-is-much-longer-than-anything-a-phone-can-show-in-a-single-line"
 TASKS = 2
@@ -21,11 +24,11 @@ TASKS = 2
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    webdriver = pytest.importorskip("selenium.webdriver", reason=NO_SELENIUM)
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     program = shutil.which("chromedriver")
     if not (browser and program):
-        pytest.skip("chromium and chromedriver are not installed")
+        pytest.skip(NO_BROWSER)
     options = webdriver.ChromeOptions()
     options.binary_location = browser
     for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage"):

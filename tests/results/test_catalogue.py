@@ -67,7 +67,7 @@ def test_tensorboard_has_all_that_is_logged_listed_or_not(
 
 
 def test_looks_differ_and_those_of_the_papers_strategies_are_fixed() -> None:
-    assert len(set(LOOKS)) == len({look[:2] for look in LOOKS}) == 28
+    assert len(set(LOOKS)) == len({look[:2] for look in LOOKS}) == 36
     labelled = [f"lfiw-{index}" for index in range(20)]
     for given in (["lfiw"], ["mine", "per"], [*labelled, "uniform"]):
         styles = looks(given)

@@ -155,7 +155,7 @@ SCORES: dict[str, Callable[[], np.ndarray]] = {  # [runs, tasks], as rliable has
 @pytest.fixture
 def rliable() -> Any:
     """rliable draws from numpy's global generator, whatever it is given."""
-    pytest.importorskip("rliable", reason="rliable is not installed")
+    pytest.importorskip("rliable", reason="rliable is not installed; `make install` brings it.")
     from rliable import library, metrics
 
     np.random.seed(0)

@@ -21,7 +21,7 @@ from lfiw.types import EnvSpec
 
 pytestmark = pytest.mark.skipif(
     jax.default_backend() != "gpu",
-    reason="jax sees no GPU; on a machine with one, `pip install 'jax[cuda12]'` lets it.",
+    reason="jax sees no GPU; where there is one, .venv/bin/pip install -e '.[cuda]' lets it.",
 )
 
 METHODS = ("sac-lfiw", "sac-per", "td3-lfiw", "td3-per")

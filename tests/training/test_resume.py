@@ -24,7 +24,7 @@ from trainings import (
 
 import lfiw
 from lfiw.errors import InputError, RunError
-from lfiw.learning.saved_state import ring_counter, saved_array
+from lfiw.learning.saved_state import saved_leaf
 from lfiw.results.curves import read_curves
 from lfiw.runs.checkpoint import list_checkpoints
 from lfiw.runs.config_file import write_config
@@ -129,9 +129,13 @@ def test_extended_ring_goes_on_where_it_ended(finished: Path) -> None:
     arrays = load_file(newest)
     assert arrays["learner.replay.size"] == 360
     assert arrays["learner.replay.head"] == 0  # 360 rows in 360 slots
-    restored = [ring_counter(f"replay.{name}", 200, 360) for name in ("head", "size")]
-    assert restored == [200, 200]
-    assert [ring_counter(f"replay.{name}", 500, 360) for name in ("head", "size")] == [140, 360]
+
+    def restored(num_rows: int) -> list[int]:
+        newest = np.zeros((min(num_rows, 360), 1), np.float32)
+        names = ("replay.head", "replay.size")
+        return [int(saved_leaf({}, newest, num_rows, 360, name)) for name in names]
+
+    assert (restored(200), restored(500)) == ([200, 200], [140, 360])
 
 
 def everything(run: Path) -> dict[str, bytes]:
@@ -183,7 +187,10 @@ def test_prioritised_run_is_extended_beyond_its_ring(tmp_path: Path) -> None:
 def test_sum_tree_grows_also_by_a_level() -> None:
     leaves = np.where(np.arange(16_384) < 16_300, 1.0, 0.0).astype(np.float32)
     saved = {"replay.tree[0]": leaves.reshape(-1, 128).sum(axis=1), "replay.tree[1]": leaves}
-    grown = [saved_array(f"replay.tree[{level}]", saved, 20_000) for level in range(3)]
+    newest = np.zeros((16_300, 1), np.float32)
+    grown = [
+        saved_leaf(saved, newest, 16_300, 20_000, f"replay.tree[{level}]") for level in range(3)
+    ]
     assert [level.shape for level in grown] == [(128,), (256,), (20_096,)]
     assert [float(level.sum()) for level in grown] == [16_300] * 3
     np.testing.assert_array_equal(grown[0][:2], [16_300, 0])
