@@ -60,6 +60,16 @@ def walk(config: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field
             yield prefix + entry.name, entry, value
 
 
+def parts(config: Any, prefix: str = "") -> Iterator[tuple[str, str, list[str]]]:
+    """Dotted name, chosen kind and all kinds of every part that is chosen by name."""
+    for entry in dataclasses.fields(config):
+        value = getattr(config, entry.name)
+        if choose := entry.metadata.get("kinds"):
+            yield prefix + entry.name, value.name, list(choose())
+        if dataclasses.is_dataclass(value):
+            yield from parts(value, f"{prefix}{entry.name}.")
+
+
 def check_ranges(config: Any) -> None:
     """Raise one sentence for the first value out of its range."""
     for name, entry, value in walk(config):
@@ -109,15 +119,22 @@ def has_setting(config: Any, key: str) -> bool:
     return not rest or isinstance(value, dict) or has_setting(value, rest)
 
 
-def override(config: Any, key: str, value: Any) -> Any:
+def override(config: Any, key: str, value: Any, preset: str = "default") -> Any:
     """A copy of the config with one dotted setting replaced, checked against its type; text is
-    parsed."""
-    return _replace(config, key, key, value, checked=True)
+    parsed, and the name of a part stands for that part as in the `preset`."""
+
+    def new_value(owner: Any, entry: dataclasses.Field[Any]) -> Any:
+        if "kinds" not in entry.metadata:
+            return conform(key, value, typing.get_type_hints(type(owner))[entry.name])
+        kind = pick(value, entry.metadata["kinds"](), key)
+        return kind.paper() if preset == "paper" else kind()
+
+    return _replace(config, key, key, value, new_value)
 
 
 def replace_unchecked(config: Any, key: str, value: Any) -> Any:
     """The same for a value that stands for one of the right type, such as a traced array."""
-    return _replace(config, key, key, value, checked=False)
+    return _replace(config, key, key, value, lambda owner, entry: value)
 
 
 def conformed(config: Any) -> Any:
@@ -128,26 +145,29 @@ def conformed(config: Any) -> Any:
     return config
 
 
-def _replace(config: Any, full_key: str, key: str, value: Any, checked: bool) -> Any:
+def _replace(
+    config: Any,
+    full_key: str,
+    key: str,
+    value: Any,
+    new_value: Callable[[Any, dataclasses.Field[Any]], Any],
+) -> Any:
     head, _, rest = key.partition(".")
     head = getattr(config, "OLD_NAMES", {}).get(head, head)
-    if head not in {entry.name for entry in dataclasses.fields(config)}:
+    entries = {entry.name: entry for entry in dataclasses.fields(config)}
+    if head not in entries:
         known = [full_key.removesuffix(key) + name for name, _, _ in walk(config)]
         raise InputError(f"Unknown setting {full_key!r}.{nearest(full_key, known)}")
     current = getattr(config, head)
     if not rest:
-        entry = next(entry for entry in dataclasses.fields(config) if entry.name == head)
-        if "kinds" in entry.metadata:
-            new = pick(value, entry.metadata["kinds"](), full_key)()
-        else:
-            hint = typing.get_type_hints(type(config))[head]
-            new = conform(full_key, value, hint) if checked else value
-        return dataclasses.replace(config, **{head: new})
-    if isinstance(current, dict):
-        return dataclasses.replace(config, **{head: {**current, rest: parse_literal(value)}})
-    if not dataclasses.is_dataclass(current):
+        new = new_value(config, entries[head])
+    elif isinstance(current, dict):
+        new = {**current, rest: parse_literal(value)}
+    elif dataclasses.is_dataclass(current):
+        new = _replace(current, full_key, rest, value, new_value)
+    else:
         raise InputError(f"Setting {head!r} has no part {rest!r}.")
-    return dataclasses.replace(config, **{head: _replace(current, full_key, rest, value, checked)})
+    return dataclasses.replace(config, **{head: new})
 
 
 def conform(key: str, value: Any, hint: Any) -> Any:

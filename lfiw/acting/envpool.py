@@ -15,7 +15,7 @@ from gymnasium import spaces
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 
-# Those whose dynamics tests/test_envpool.py compares with Gymnasium's.
+# Those whose dynamics tests/acting/test_envpool.py compares with Gymnasium's.
 TASKS = (
     *("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5"),
     *("InvertedPendulum-v5", "Swimmer-v5", "Walker2d-v5"),

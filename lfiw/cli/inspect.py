@@ -25,12 +25,14 @@ class Settings:
 
     def run(self, console: Console) -> None:
         from lfiw.learning.config import make_config
-        from lfiw.settings import range_text, walk
+        from lfiw.settings import parts, range_text, walk
 
         config = make_config("ENV", self.agent, self.replay, self.preset)
         table = Table(title=f"{config.method}, preset {self.preset}: --set NAME=VALUE")
         for heading in ("name", "value", "valid"):
             table.add_column(heading)
+        for name, kind, kinds in parts(config.replay, "replay."):
+            table.add_row(name, kind, " | ".join(kinds))
         for name, entry, value in walk(config):
             shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
             table.add_row(name, shown, range_text(type_owner(config, name), entry))

@@ -54,18 +54,21 @@ def split_names(text: str | None, option: str) -> tuple[str, ...]:
     return names
 
 
-def set_where_known(configs: list[TrainConfig], key: str, value: str) -> list[TrainConfig]:
+def set_where_known(
+    configs: list[TrainConfig], key: str, value: str, preset: str
+) -> list[TrainConfig]:
     """Apply a setting to every method that has it; at least one must."""
     from lfiw.settings import has_setting, override
 
     refuse_unknown(configs, key)
     return [
-        override(config, key, value) if has_setting(config, key) else config for config in configs
+        override(config, key, value, preset) if has_setting(config, key) else config
+        for config in configs
     ]
 
 
 def apply_sweeps(
-    configs: list[TrainConfig], sweeps: Sequence[str]
+    configs: list[TrainConfig], sweeps: Sequence[str], preset: str = "default"
 ) -> tuple[list[TrainConfig], list[str]]:
     """What `--sweep KEY=VALUE,VALUE...` asks for: every method that has the setting once for each
     value, labelled by it."""
@@ -79,13 +82,13 @@ def apply_sweeps(
         swept = [
             labelled
             for config, label in swept
-            for labelled in sweep_one(config, label, key.strip(), values)
+            for labelled in sweep_one(config, label, key.strip(), values, preset)
         ]
     return [config for config, _ in swept], [label for _, label in swept]
 
 
 def sweep_one(
-    config: TrainConfig, label: str, key: str, values: Sequence[str]
+    config: TrainConfig, label: str, key: str, values: Sequence[str], preset: str
 ) -> list[tuple[TrainConfig, str]]:
     from lfiw.settings import has_setting, override
 
@@ -93,7 +96,7 @@ def sweep_one(
         return [(config, label)]
     short = key.rpartition(".")[2]
     return [
-        (override(config, key, value), "-".join(filter(None, (label, f"{short}={value}"))))
+        (override(config, key, value, preset), "-".join(filter(None, (label, f"{short}={value}"))))
         for value in values
     ]
 
@@ -107,11 +110,13 @@ def refuse_unknown(configs: Sequence[TrainConfig], key: str) -> None:
         raise InputError(f"Unknown setting {key!r}.{nearest(key, names)}")
 
 
-def apply_settings(configs: list[TrainConfig], assignments: Sequence[str]) -> list[TrainConfig]:
+def apply_settings(
+    configs: list[TrainConfig], assignments: Sequence[str], preset: str = "default"
+) -> list[TrainConfig]:
     """What `--set KEY=VALUE` asks for."""
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals:
             raise InputError(f"--set takes KEY=VALUE, not {assignment!r}.")
-        configs = set_where_known(configs, key.strip(), value.strip())
+        configs = set_where_known(configs, key.strip(), value.strip(), preset)
     return configs

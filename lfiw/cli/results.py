@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
 from rich.console import Console
 
+from lfiw.cli.options import Folders
 from lfiw.errors import InputError
 from lfiw.results import read_methods
 from lfiw.results.catalogue import PLANNED
@@ -22,7 +22,7 @@ from lfiw.results.store import add_runs
 class Add:
     """Merge finished runs into the stored results, and rebuild their tables and report."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    folders: Folders
     """Method folders, or folders that hold some."""
     results: Path = Path("results")
     """The store."""
@@ -32,11 +32,11 @@ class Add:
     """Add runs that were cut short too; the tables say how many steps they made."""
 
     def run(self, console: Console) -> None:
-        if not self.runs:
+        if not self.folders:
             raise InputError("Name at least one method folder.")
         from lfiw.report import write_report
 
-        written = add_runs(self.runs, self.results, self.commit, self.unfinished)
+        written = add_runs(self.folders, self.results, self.commit, self.unfinished)
         written.append(rebuild_page(self.results))
         page, *_ = write_report([self.results], self.results / "report")
         for path in (*written, page):

@@ -92,7 +92,7 @@ class Train:
     are labelled by the value. Several sweeps make every combination."""
 
     def run(self, console: Console) -> None:
-        configs, swept = apply_sweeps(self.configs(), self.sweep)
+        configs, swept = apply_sweeps(self.configs(), self.sweep, self.preset)
         from lfiw.cluster.ray import cluster_config
 
         cluster = cluster_config(self.ray, self.gpus_per_group, self.cpus_per_group, self.devices)
@@ -127,7 +127,7 @@ class Train:
             for agent in split_names(self.agent, "--agent")
             for replay in split_names(self.replay, "--replay")
         ]
-        return apply_settings(configs, self.set)
+        return apply_settings(configs, self.set, self.preset)
 
     def parse_seeds(self) -> tuple[int, ...]:
         if self.seeds is not None and self.num_seeds is not None:

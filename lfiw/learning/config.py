@@ -105,7 +105,7 @@ def make_config(
         replay=chosen(replay, REPLAYS, "replay strategy"),
     )
     for key, value in settings.items():
-        config = override(config, key, value)
+        config = override(config, key, value, preset)
     return config
 
 

@@ -21,8 +21,7 @@ from lfiw.learning.learner import Learner, LearnerState, make_learner
 from lfiw.learning.saved_state import exported, from_data, leaf_name, saved_leaf, to_data
 from lfiw.types import EnvSpec
 
-# By platform. On a GPU a whole call is one graph in which independent kernels run side by side
-# (docs/performance.md has figures).
+# By platform. On a GPU a whole call is one graph in which independent kernels run side by side.
 COMPILER_OPTIONS: dict[str, dict[str, Any]] = {
     "cpu": {},
     "gpu": {

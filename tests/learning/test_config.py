@@ -21,7 +21,8 @@ from lfiw.learning.config import (
 from lfiw.replay import REPLAYS
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.replay.per import PerConfig
-from lfiw.settings import conformed, override, to_json, walk
+from lfiw.replay.uniform import UniformConfig
+from lfiw.settings import conformed, override, parts, to_json, walk
 from lfiw.training import train
 
 METHODS = [(agent, replay) for agent in AGENTS for replay in REPLAYS]
@@ -270,3 +271,29 @@ def test_learning_that_never_starts_is_warned_of() -> None:
     (warning,) = warnings(config)
     assert "nothing will be learned" in warning
     assert warnings(replace(config, env_steps=5001)) == []
+
+
+def test_a_config_of_before_the_floor_is_read_as_it_was_meant() -> None:
+    """As stored when LFIW had no floor and `sampling` chose between uniform replay and PER."""
+    config = make_config(
+        "Hopper-v5", "sac", "lfiw", **{"replay.over": "per", "replay.over.alpha": 0.7}
+    )
+    stored = to_json(config)
+    stored["replay"] |= {"sampling": "per", "per": stored["replay"].pop("over")}
+    del stored["replay"]["min_effective_sample_size"], stored["replay"]["per"]["name"]
+    assert config_from_json(stored).replay == replace(config.replay, min_effective_sample_size=0.0)
+    stored["replay"]["sampling"] = "uniform"
+    assert config_from_json(stored).replay.over == UniformConfig()
+
+
+def test_the_old_names_of_settings_work() -> None:
+    config = make_config("Hopper-v5", "sac", "lfiw", "paper", **{"replay.sampling": "per"})
+    assert config.replay.over == PerConfig.paper()
+    assert override(config, "replay.per.alpha", "0.7").replay.over.alpha == 0.7
+
+
+def test_lfiw_wraps_any_strategy_but_itself() -> None:
+    names = {name: kinds for name, _, kinds in parts(make_config("Hopper-v5").replay)}
+    assert names == {"over": [name for name in REPLAYS if name != "lfiw"]}
+    with pytest.raises(InputError, match=r"Unknown replay.over 'lfiw'"):
+        make_config("Hopper-v5", **{"replay.over": "lfiw"})
