@@ -6,17 +6,18 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tyro
 from rich.console import Console
 
 from lfiw import __version__
+from lfiw.cli.bench import BenchCollect, BenchLearner, BenchPeers, BenchProfile, BenchTrain
+from lfiw.cli.demo import Demo
 from lfiw.cli.inspect import Evaluate, Plot, Record, Report, Settings
 from lfiw.cli.reproduce import Reproduce
+from lfiw.cli.results import ResultsAdd, ResultsShow
 from lfiw.cli.train import Resume, Train, Verify
 from lfiw.errors import InputError, RunError
 from lfiw.wording import nearest, one_line
@@ -26,38 +27,14 @@ PLAIN_WIDTH = 160
 RAY_ADDRESS = re.compile(r"auto|local|(ray://)?[^\s/=]+:\d+")
 
 
-@dataclass
-class Demo:
-    """The paper's chain MDP, then SAC with uniform and with LFIW replay on a small task."""
+class CommandGroup(NamedTuple):
+    """Commands behind a common word."""
 
-    out: Path | None = None
-    """Where everything goes (default: a new folder below runs/)."""
-
-    def run(self, console: Console) -> None:
-        from datetime import datetime
-
-        from lfiw.cli.demo import run_demo
-
-        run_demo(self.out or Path("runs") / f"demo-{datetime.now():%Y%m%d-%H%M%S}", console)
+    help: str
+    commands: dict[str, type[Any]]
 
 
-@dataclass
-class Bench:
-    """Measure speed: `lfiw bench --help` lists the benchmarks."""
-
-    def run(self, console: Console) -> None:
-        raise InputError("Name a benchmark: `lfiw bench --help` lists them.")
-
-
-@dataclass
-class Results:
-    """Keep finished runs as results: `lfiw results --help` lists what can be done."""
-
-    def run(self, console: Console) -> None:
-        raise InputError("Say what to do: `lfiw results --help` lists it.")
-
-
-COMMANDS: dict[str, Callable[..., Any]] = {
+COMMANDS: dict[str, type[Any] | CommandGroup] = {
     "train": Train,
     "resume": Resume,
     "verify": Verify,
@@ -67,8 +44,20 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "record": Record,
     "settings": Settings,
     "reproduce": Reproduce,
-    "results": Results,
-    "bench": Bench,
+    "results": CommandGroup(
+        "Keep finished runs as results: `lfiw results --help` lists what can be done.",
+        {"add": ResultsAdd, "show": ResultsShow},
+    ),
+    "bench": CommandGroup(
+        "Measure speed: `lfiw bench --help` lists the benchmarks.",
+        {
+            "learner": BenchLearner,
+            "profile": BenchProfile,
+            "collect": BenchCollect,
+            "train": BenchTrain,
+            "peers": BenchPeers,
+        },
+    ),
     "demo": Demo,
 }
 
@@ -117,23 +106,32 @@ def explain(error: InputError | RunError) -> int:
 
 def parse_command(given: Sequence[str]) -> Any:
     """The command that the arguments describe; tyro explains wrong options and exits with 2."""
-    commands, prog = COMMANDS, "lfiw"
-    if given[:1] == ["bench"] and len(given) > 1:
-        from lfiw.cli.bench import BENCHMARKS
-
-        commands, prog, given = BENCHMARKS, "lfiw bench", given[1:]
-    elif given[:1] == ["results"] and len(given) > 1:
-        from lfiw.cli.results import COMMANDS as ON_RESULTS
-
-        commands, prog, given = ON_RESULTS, "lfiw results", given[1:]
+    commands: Mapping[str, type[Any] | CommandGroup] = COMMANDS
+    prog = "lfiw"
+    if given and isinstance(group := COMMANDS.get(given[0]), CommandGroup):
+        commands, prog, given = group.commands, f"lfiw {given[0]}", given[1:]
+        if not given:
+            raise InputError(f"Say which: `{prog} --help` lists {', '.join(commands)}.")
     if given and not given[0].startswith("-") and given[0] not in commands:
         raise InputError(f"{prog} has no command {given[0]!r}.{nearest(given[0], list(commands))}")
     return tyro.extras.subcommand_cli_from_dict(
-        commands,
+        {
+            name: _described(command.help) if isinstance(command, CommandGroup) else command
+            for name, command in commands.items()
+        },
         prog=prog,
         description="Off-policy reinforcement learning with likelihood-free importance weights.",
         args=complete_ray_option(repeat_options(given)),
     )
+
+
+def _described(text: str) -> Callable[[], None]:
+    """A command for the help alone."""
+
+    def command() -> None: ...
+
+    command.__doc__ = text
+    return command
 
 
 def run_command(command: Any) -> int:

@@ -4,156 +4,157 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
 from rich.console import Console
 
-from lfiw.bench.result import BenchResult
+from lfiw.cli.options import (
+    AgentName,
+    AgentNames,
+    Assignments,
+    ReplayName,
+    ReplayNames,
+    apply_settings,
+    split_names,
+)
+from lfiw.cli.train import Train
 from lfiw.errors import InputError
-from lfiw.learning.config import TrainConfig, make_config
-from lfiw.settings import override, parse
+from lfiw.settings import parse
+
+if TYPE_CHECKING:
+    from lfiw.bench.result import BenchResult
+    from lfiw.learning.config import TrainConfig
 
 
-def finish(result: BenchResult, json: Path | None, console: Console) -> None:
-    result.show(console)
-    if json is not None:
-        result.write(json)
+@dataclass(kw_only=True)
+class Benchmark:
+    env: str = "HalfCheetah-v5"
+    """The environment."""
+    json: Path | None = None
+    """Also write the rows to this file."""
+
+    def run(self, console: Console) -> None:
+        result = self.measure()
+        result.show(console)
+        if self.json is not None:
+            result.write(self.json)
+
+    def measure(self) -> BenchResult:
+        raise NotImplementedError
 
 
-def learner_config(env: str, agent: str, replay: str, runs: int, updates: int) -> TrainConfig:
-    """So many runs, with so many updates of each in one compiled call."""
-    made = make_config(env, agent, replay, seeds=range(runs))
-    return override(override(made, "updates_per_call", updates), "phase_env_steps", updates)
+@dataclass(kw_only=True)
+class LearnerBenchmark(Benchmark):
+    updates_per_call: int = 100
+    """Updates in one compiled call."""
+    set: Assignments = ()
+    """Further settings, as for `lfiw train`, such as deterministic=true."""
+
+    def configs(
+        self, agents: Sequence[str], runs: Sequence[int], replays: Sequence[str]
+    ) -> list[TrainConfig]:
+        """So many runs of each method, with so many updates of each in one compiled call."""
+        from lfiw.learning.config import make_config
+
+        size: dict[str, Any] = {
+            "updates_per_call": self.updates_per_call,
+            "phase_env_steps": self.updates_per_call,
+        }
+        configs = [
+            make_config(self.env, agent, replay, seeds=range(count), **size)
+            for agent in agents
+            for count in runs
+            for replay in replays
+        ]
+        return apply_settings(configs, self.set)
 
 
 @dataclass
-class BenchLearner:
+class BenchLearner(LearnerBenchmark):
     """Time per update on the device alone, for several numbers of runs at once."""
 
     runs: str = "1,5"
     """Numbers of runs, separated by commas."""
-    agent: str = "sac,td3"
-    """Agents, separated by commas."""
-    replay: str = "uniform,per,ere,lfiw"
-    """Replay strategies, separated by commas."""
-    env: str = "HalfCheetah-v5"
-    """The environment whose sizes are used."""
+    agent: AgentNames = "sac,td3"
+    replay: ReplayNames = "uniform,per,ere,lfiw"
     calls: int = 7
     """Timed calls of each; the median counts."""
-    updates_per_call: int = 100
-    """Updates in one compiled call."""
-    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """Further settings, as for `lfiw train`, such as deterministic=true."""
-    json: Path | None = None
-    """Also write the rows to this file."""
 
-    def run(self, console: Console) -> None:
+    def measure(self) -> BenchResult:
         from lfiw.bench.learner import bench_learner
-        from lfiw.cli.options import apply_settings, split_names
 
-        configs = [
-            learner_config(self.env, agent, replay, runs, self.updates_per_call)
-            for agent in split_names(self.agent, "--agent")
-            for runs in parse("--runs", self.runs, tuple[int, ...])
-            for replay in split_names(self.replay, "--replay")
-        ]
-        configs = apply_settings(configs, self.set)
-        finish(bench_learner(configs, self.calls), self.json, console)
+        agents, replays = split_names(self.agent, "--agent"), split_names(self.replay, "--replay")
+        runs = parse("--runs", self.runs, tuple[int, ...])
+        return bench_learner(self.configs(agents, runs, replays), self.calls)
 
 
 @dataclass
-class BenchProfile:
+class BenchProfile(LearnerBenchmark):
     """The operations that an update's time goes to."""
 
-    agent: str = "sac"
-    """The agent."""
-    replay: str = "lfiw"
-    """The replay strategy."""
+    agent: AgentName = "sac"
+    replay: ReplayName = "lfiw"
     runs: int = 1
     """Runs at once."""
-    env: str = "HalfCheetah-v5"
-    """The environment whose sizes are used."""
     top: int = 20
     """How many operations are printed."""
-    updates_per_call: int = 100
-    """Updates in one compiled call."""
-    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """Further settings, as for `lfiw train`."""
-    json: Path | None = None
-    """Also write the rows to this file."""
 
-    def run(self, console: Console) -> None:
+    def measure(self) -> BenchResult:
         from lfiw.bench.profile import bench_profile
-        from lfiw.cli.options import apply_settings
 
-        config = learner_config(self.env, self.agent, self.replay, self.runs, self.updates_per_call)
-        (config,) = apply_settings([config], self.set)
-        finish(bench_profile(config, self.top), self.json, console)
+        (config,) = self.configs([self.agent], [self.runs], [self.replay])
+        return bench_profile(config, self.top)
 
 
 @dataclass
-class BenchCollect:
+class BenchCollect(Benchmark):
     """Environment steps per second of the collector alone, by its number of workers and the
     environment's backend."""
 
-    env: str = "HalfCheetah-v5"
-    """The environment."""
     env_backend: str = "gymnasium"
     """Backends, separated by commas: gymnasium, envpool."""
     workers: str | None = None
     """Numbers of workers, separated by commas (default: powers of two up to the cores)."""
     runs: int | None = None
     """Runs that the workers share (default: one for each worker)."""
-    agent: str = "sac"
-    """The agent whose initial policy acts."""
+    agent: AgentName = "sac"
     steps: int = 2000
     """Environment steps of each run in one call."""
     calls: int = 5
     """Timed calls of each; the median counts."""
-    json: Path | None = None
-    """Also write the rows to this file."""
 
-    def run(self, console: Console) -> None:
+    def measure(self) -> BenchResult:
         from lfiw.bench.collect import bench_collect, default_workers
-        from lfiw.cli.options import split_names
+        from lfiw.learning.config import make_config
 
         workers = default_workers()
         if self.workers is not None:
             workers = parse("--workers", self.workers, tuple[int, ...])
         backends = split_names(self.env_backend, "--env-backend")
         config = make_config(self.env, self.agent, "uniform")
-        result = bench_collect(config, backends, workers, self.runs, self.steps, self.calls)
-        finish(result, self.json, console)
+        return bench_collect(config, backends, workers, self.runs, self.steps, self.calls)
 
 
 @dataclass
-class BenchTrain:
+class BenchTrain(Benchmark):
     """Training from start to end, as `lfiw train` does it, into a temporary folder."""
 
-    env: str = "HalfCheetah-v5"
-    """The environment."""
-    agent: str = "sac"
-    """Agents, separated by commas."""
-    replay: str = "uniform,lfiw"
-    """Replay strategies, separated by commas."""
+    agent: AgentNames = "sac"
+    replay: ReplayNames = "uniform,lfiw"
     num_seeds: int = 2
     """Seeds of each method."""
     env_steps: str = "10000"
     """Environment steps of each run."""
     workers: int | None = None
     """Processes that step environments, for each method (default: one per core)."""
-    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    set: Assignments = ()
     """Further settings, as for `lfiw train`."""
-    json: Path | None = None
-    """Also write the rows to this file."""
 
-    def run(self, console: Console) -> None:
+    def measure(self) -> BenchResult:
         from lfiw.bench.train import bench_train, command_started
-        from lfiw.cli.train import Train
 
         command = Train(
             self.env,
@@ -163,39 +164,33 @@ class BenchTrain:
             env_steps=self.env_steps,
             set=self.set,
         )
-        result = bench_train(command.configs(), self.workers, command_started())
-        finish(result, self.json, console)
+        return bench_train(command.configs(), self.workers, command_started())
 
 
 @dataclass
-class BenchPeers:
+class BenchPeers(Benchmark):
     """The same job with lfiw and with other libraries (install lfiw[peers]), in turns."""
 
     peers: str = "sb3,sbx,cleanrl,torchrl"
     """Other libraries, separated by commas."""
-    agent: str = "sac"
-    """Agents, separated by commas."""
+    agent: AgentNames = "sac"
     seeds: int = 1
     """Measure one seed and also this many at once."""
-    env: str = "HalfCheetah-v5"
-    """The environment."""
     env_steps: int = 3000
     """Environment steps of each run."""
     repeats: int = 5
     """Rounds; the median counts."""
-    json: Path | None = None
-    """Also write the rows to this file."""
 
-    def run(self, console: Console) -> None:
-        from lfiw.cli.options import split_names
-
+    def measure(self) -> BenchResult:
         peers = import_peers()
         agents = split_names(self.agent, "--agent")
         job = peers.PeerJob("lfiw", self.env, agents[0], self.env_steps, tuple(range(self.seeds)))
         progress = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
         libraries = split_names(self.peers, "--peers")
-        result = peers.bench_peers(libraries, agents, job, self.repeats, progress.print)
-        finish(result, self.json, console)
+        result: BenchResult = peers.bench_peers(
+            libraries, agents, job, self.repeats, progress.print
+        )
+        return result
 
 
 def import_peers() -> Any:
@@ -209,12 +204,3 @@ def import_peers() -> Any:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     return importlib.import_module("peers.compare")
-
-
-BENCHMARKS: dict[str, Callable[..., Any]] = {
-    "learner": BenchLearner,
-    "profile": BenchProfile,
-    "collect": BenchCollect,
-    "train": BenchTrain,
-    "peers": BenchPeers,
-}

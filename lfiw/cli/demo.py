@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
-
-from lfiw.learning.config import make_config
-from lfiw.paper.chain import ChainConfig, epochs_below, run_chain, save_chain
-from lfiw.results.curves import comparison_table, read_curves
-from lfiw.results.plot import plot_curves
-from lfiw.settings import override
-from lfiw.training import train_all
 
 DEMO_ENV = "Pendulum-v1"
 DEMO_ENV_STEPS = 10_000
 SMALL_NETWORKS = (128, 128)
 
 
+@dataclass
+class Demo:
+    """The paper's chain MDP, then SAC with uniform and with LFIW replay on a small task."""
+
+    out: Path | None = None
+    """Where everything goes (default: a new folder below runs/)."""
+
+    def run(self, console: Console) -> None:
+        run_demo(self.out or Path("runs") / f"demo-{datetime.now():%Y%m%d-%H%M%S}", console)
+
+
 def run_demo(out: str | Path, console: Console) -> None:
+    from lfiw.learning.config import make_config
+    from lfiw.paper.chain import ChainConfig, epochs_below, run_chain, save_chain
+    from lfiw.results.curves import comparison_table, read_curves
+    from lfiw.results.plot import plot_curves
+    from lfiw.settings import override
+    from lfiw.training import train_all
+
     folder = Path(out)
     console.print("1. The chain MDP of the paper's Figure 1", style="bold")
     chain = run_chain(ChainConfig())

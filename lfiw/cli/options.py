@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from lfiw.replay import REPLAYS
 from lfiw.wording import nearest, one_line
 
 if TYPE_CHECKING:
+    from lfiw.cluster.ray import ClusterConfig
     from lfiw.learning.config import TrainConfig
 
 AgentNames = Annotated[
@@ -25,8 +27,38 @@ ReplayNames = Annotated[
 ]
 AgentName = Annotated[str, tyro.conf.arg(help=f"The agent: {', '.join(AGENTS)}.")]
 ReplayName = Annotated[str, tyro.conf.arg(help=f"The replay strategy: {', '.join(REPLAYS)}.")]
+Assignments = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER...")]
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+
+
+@dataclass(kw_only=True)
+class OnMachine:
+    """What a command that trains needs of this machine."""
+
+    workers: int | None = None
+    """Processes that step environments, for each method; 0: in this process (default: one
+    per core)."""
+    devices: str | None = None
+    """Devices that train: cpu, gpu, cpu:2 (the first two) or gpu:0,2 (default: all)."""
+
+
+@dataclass(kw_only=True)
+class OnCluster(OnMachine):
+    """And of a cluster, if it trains there."""
+
+    ray: Annotated[str | None, tyro.conf.arg(metavar="[ADDRESS]")] = None
+    """Train on a Ray cluster (auto, HOST:PORT or ray://HOST:PORT), or on one that is started
+    here; each method is a task. The same command goes on with what was begun."""
+    gpus_per_group: float | None = None
+    """With --ray: GPUs of each method (default: 0.5 where there are any, else 0)."""
+    cpus_per_group: int | None = None
+    """With --ray: CPUs of each method (default: one for each seed, as far as a node has them)."""
+
+    def cluster(self) -> ClusterConfig | None:
+        from lfiw.cluster.ray import cluster_config
+
+        return cluster_config(self.ray, self.gpus_per_group, self.cpus_per_group, self.devices)
 
 
 def say_note(sentence: str) -> None:

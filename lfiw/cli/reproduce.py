@@ -10,11 +10,12 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from lfiw.cli.options import OnCluster, parse_seeds, split_names
 from lfiw.errors import InputError
 
 
 @dataclass
-class Reproduce:
+class Reproduce(OnCluster):
     """Repeat an experiment of the paper; interrupted, the same command goes on where it was."""
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = None
@@ -33,16 +34,6 @@ class Reproduce:
     """Exactly these seeds, separated by commas."""
     runs: tuple[Path, ...] = ()
     """Train nothing; analyse these finished method folders, or folders that hold some."""
-    workers: int | None = None
-    """As for train."""
-    devices: str | None = None
-    """As for train."""
-    ray: Annotated[str | None, tyro.conf.arg(metavar="[ADDRESS]")] = None
-    """As for train; each method folder is a task."""
-    gpus_per_group: float | None = None
-    """As for train."""
-    cpus_per_group: int | None = None
-    """As for train."""
     quiet: bool = False
     """Show no progress."""
 
@@ -52,8 +43,6 @@ class Reproduce:
             return
         if self.name is None:
             raise InputError("Name an experiment, or all; `lfiw reproduce --list` shows them.")
-        from lfiw.cli.options import parse_seeds, split_names
-        from lfiw.cluster.ray import cluster_config
         from lfiw.paper.reproduce import Reproduction, Selection
 
         selection = Selection(
@@ -70,9 +59,7 @@ class Reproduce:
             out=self.out or Path("runs") / f"reproduce-{self.scale}",
             workers=self.workers,
             devices=self.devices,
-            cluster=cluster_config(
-                self.ray, self.gpus_per_group, self.cpus_per_group, self.devices
-            ),
+            cluster=self.cluster(),
             console=Console(stderr=True, quiet=self.quiet),
         )
         files = (

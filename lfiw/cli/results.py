@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -19,7 +17,7 @@ from lfiw.results.store import add_runs
 
 
 @dataclass
-class Add:
+class ResultsAdd:
     """Merge finished runs into the stored results, and rebuild their tables and report."""
 
     folders: Folders
@@ -44,7 +42,7 @@ class Add:
 
 
 @dataclass
-class Show:
+class ResultsShow:
     """Print the stored results, and which cells of the paper's table are not run yet."""
 
     results: Path = Path("results")
@@ -60,6 +58,3 @@ class Show:
             missing = [name for env, name in PLANNED if env == task and name not in run]
             if missing:
                 console.print(f"{task}, not run: {', '.join(missing)}", highlight=False)
-
-
-COMMANDS: dict[str, Callable[..., Any]] = {"add": Add, "show": Show}

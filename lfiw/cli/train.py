@@ -12,7 +12,10 @@ from rich.console import Console
 
 from lfiw.cli.options import (
     AgentNames,
+    Assignments,
     Folders,
+    OnCluster,
+    OnMachine,
     ReplayNames,
     apply_settings,
     apply_sweeps,
@@ -47,7 +50,7 @@ def show_outcome(trainings: Sequence[Training], console: Console) -> None:
 
 
 @dataclass
-class Train:
+class Train(OnCluster):
     """Train agents: every combination of --agent and --replay, all seeds at once."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
@@ -66,36 +69,22 @@ class Train:
     """Where the method folders go: OUT/ENV/AGENT-REPLAY[-LABEL]."""
     label: str = ""
     """Appended to the names of the method folders."""
-    workers: int | None = None
-    """Processes that step environments, for each method; 0: in this process (default: one
-    per core)."""
-    devices: str | None = None
-    """Devices that train: cpu, gpu, cpu:2 (the first two) or gpu:0,2 (default: all)."""
     env_backend: str = "gymnasium"
     """What steps environments: gymnasium, or envpool (install lfiw[envpool]) for some MuJoCo
     tasks."""
-    ray: Annotated[str | None, tyro.conf.arg(metavar="[ADDRESS]")] = None
-    """Train on a Ray cluster (auto, HOST:PORT or ray://HOST:PORT), or on one that is started
-    here; each method is a task. The same command goes on with what was begun."""
-    gpus_per_group: float | None = None
-    """With --ray: GPUs of each method (default: 0.5 where there are any, else 0)."""
-    cpus_per_group: int | None = None
-    """With --ray: CPUs of each method (default: one for each seed, as far as a node has them)."""
     deterministic: bool = False
     """On a GPU: the same command gives the same bits, as on a CPU; slower, the more so the more
     seeds."""
-    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    set: Assignments = ()
     """Further settings, such as replay.temperature=2.5 or env.kwargs.NAME=VALUE; `lfiw
     settings` lists them all."""
-    sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    sweep: Assignments = ()
     """Train a method once for each value of a setting, such as replay.temperature=1,2.5,5; folders
     are labelled by the value. Several sweeps make every combination."""
 
     def run(self, console: Console) -> None:
         configs, swept = apply_sweeps(self.configs(), self.sweep, self.preset)
-        from lfiw.cluster.ray import cluster_config
-
-        cluster = cluster_config(self.ray, self.gpus_per_group, self.cpus_per_group, self.devices)
+        cluster = self.cluster()
         labels = ["-".join(filter(None, (self.label, own))) for own in swept]
         where: dict[str, Any] = {"out": self.out, "label": labels, "workers": self.workers}
         if cluster is None:
@@ -103,9 +92,9 @@ class Train:
 
             trainings = train_all(configs, devices=self.devices, **where)
         else:
-            from lfiw.cluster.sweep import train_sweep
+            from lfiw.cluster.supervisor import train_on_cluster
 
-            trainings = train_sweep(configs, cluster, **where)
+            trainings = train_on_cluster(configs, cluster, **where)
         try:
             show_outcome(trainings, console)
         finally:
@@ -141,7 +130,7 @@ class Train:
 
 
 @dataclass
-class Resume:
+class Resume(OnMachine):
     """Go on with runs where they were stopped or killed, to the same bits on the same machine."""
 
     folders: Folders
@@ -152,10 +141,6 @@ class Resume:
     """Add these seeds to every run, separated by commas; those that it has just go on."""
     allow_inexact: bool = False
     """Go on although versions, hardware or settings differ."""
-    workers: int | None = None
-    """As for train."""
-    devices: str | None = None
-    """As for train."""
 
     def run(self, console: Console) -> None:
         from lfiw.settings import parse

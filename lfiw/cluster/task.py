@@ -1,4 +1,4 @@
-"""One method folder of a sweep: its task, and what its files tell of it from anywhere."""
+"""One method folder on a cluster: its task, and what its files tell of it from anywhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAITING, TRAINING, DONE, FAILED = "waiting", "training", "done", "failed"
 
 
 @dataclass
-class SweepTask:
+class ClusterTask:
     """A method folder on its way: its task, if it has one, and what is known of it."""
 
     training: Training

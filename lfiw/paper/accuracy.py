@@ -47,10 +47,12 @@ def classifier_quality(positive_logits: np.ndarray, negative_logits: np.ndarray)
     }
 
 
-def policy_pairs(run: Training, percent: int, seed: int, env_seed: int, count: int) -> np.ndarray:
+def policy_pairs(
+    training: Training, percent: int, seed: int, env_seed: int, count: int
+) -> np.ndarray:
     """`count` pairs [n, D + A] that the exploring policy of a snapshot meets."""
-    policy = load_snapshot(run.folder, percent, seed).policy()
-    runner = EnvRunner(run.config.env, env_seed)
+    policy = load_snapshot(training.folder, percent, seed).policy()
+    runner = EnvRunner(training.config.env, env_seed)
     try:
         rows = runner.collect(policy, count).rows
     finally:
@@ -58,10 +60,10 @@ def policy_pairs(run: Training, percent: int, seed: int, env_seed: int, count: i
     return rows[:, : runner.spec.obs_size + runner.spec.action_size]  # a row starts with (s, a)
 
 
-def collect_pairs(run: Training, seed: int, env_seed: int, count: int) -> Pairs:
+def collect_pairs(training: Training, seed: int, env_seed: int, count: int) -> Pairs:
     *earlier, final = SNAPSHOT_PERCENTS
-    positives = policy_pairs(run, final, seed, env_seed, count)
-    negatives = [policy_pairs(run, p, seed, env_seed, count // len(earlier)) for p in earlier]
+    positives = policy_pairs(training, final, seed, env_seed, count)
+    negatives = [policy_pairs(training, p, seed, env_seed, count // len(earlier)) for p in earlier]
     return positives, np.concatenate(negatives)
 
 
@@ -85,16 +87,18 @@ def refitted_logits(config: TrainConfig, fitted_on: Pairs, tested_on: Pairs, upd
     return on_positives, on_negatives
 
 
-def ratio_accuracy(run: Training, seed: int, num_pairs: int, refit_updates: int) -> dict[str, Any]:
+def ratio_accuracy(
+    training: Training, seed: int, num_pairs: int, refit_updates: int
+) -> dict[str, Any]:
     """Of one seed of a method folder with LFIW."""
-    fitted_on = collect_pairs(run, seed, seed + FITTED_ON, num_pairs)
-    tested_on = collect_pairs(run, seed, seed + TESTED_ON, num_pairs)
-    ratio = load_snapshot(run.folder, SNAPSHOT_PERCENTS[-1], seed).network("ratio")
+    fitted_on = collect_pairs(training, seed, seed + FITTED_ON, num_pairs)
+    tested_on = collect_pairs(training, seed, seed + TESTED_ON, num_pairs)
+    ratio = load_snapshot(training.folder, SNAPSHOT_PERCENTS[-1], seed).network("ratio")
     trained = [ratio(part)[:, 0] for part in tested_on]
-    refitted = refitted_logits(run.config, fitted_on, tested_on, refit_updates)
+    refitted = refitted_logits(training.config, fitted_on, tested_on, refit_updates)
     return {
-        "env": run.config.env.id,
-        "method": run.folder.name,
+        "env": training.config.env.id,
+        "method": training.folder.name,
         "seed": seed,
         "pairs": [len(part) for part in tested_on],
         "trained": classifier_quality(*trained),
@@ -113,10 +117,10 @@ def mean_of(rows: list[dict[str, Any]], network: str) -> dict[str, Any]:
 def analyse_accuracy(study: Study) -> list[Path]:
     pairs, updates = NUM_PAIRS[study.scale], REFIT_UPDATES[study.scale]
     rows = [
-        ratio_accuracy(run, seed, pairs, updates)
-        for run in study.runs
-        if isinstance(run.config.replay, RatioConfig)
-        for seed in live_seeds(run.folder)
+        ratio_accuracy(training, seed, pairs, updates)
+        for training in study.trainings
+        if isinstance(training.config.replay, RatioConfig)
+        for seed in live_seeds(training.folder)
     ]
     if not rows:
         raise InputError("None of the runs has a ratio network: name one with LFIW.")

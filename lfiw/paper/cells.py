@@ -116,7 +116,7 @@ class Study:
     name: str
     scale: str
     out: Path
-    runs: Sequence[Training]
+    trainings: Sequence[Training]
 
 
 @dataclass(frozen=True)

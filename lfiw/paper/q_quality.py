@@ -88,19 +88,19 @@ def correlations(q: np.ndarray, returns: np.ndarray) -> dict[str, float | None]:
     }
 
 
-def entropy_weight(run: Training, seed: int) -> float:
+def entropy_weight(training: Training, seed: int) -> float:
     """SAC's alpha at the end of training; an agent without entropy logs none, and has 0."""
-    rows = read_rows(run.folder, "train")
+    rows = read_rows(training.folder, "train")
     alphas = [row["alpha"] for row in rows if row["seed"] == seed and row.get("alpha") is not None]
     return float(alphas[-1]) if alphas else 0.0
 
 
-def q_quality(run: Training, seed: int, num_trajectories: int) -> dict[str, Any]:
+def q_quality(training: Training, seed: int, num_trajectories: int) -> dict[str, Any]:
     """Correlation of Q (the smaller of both critics, as the agent uses it) with the returns."""
-    snapshot = load_snapshot(run.folder, SNAPSHOT_PERCENTS[-1], seed)
-    gamma, alpha = run.config.agent.gamma, entropy_weight(run, seed)
+    snapshot = load_snapshot(training.folder, SNAPSHOT_PERCENTS[-1], seed)
+    gamma, alpha = training.config.agent.gamma, entropy_weight(training, seed)
     policy, critics = NumpyPolicy(snapshot.policy()), snapshot.network("critics")
-    env = make_env(run.config.env)
+    env = make_env(training.config.env)
     try:
         seeds = range(FIRST_EPISODE_SEED, FIRST_EPISODE_SEED + num_trajectories)
         trajectories = [run_trajectory(env, policy, episode_seed) for episode_seed in seeds]
@@ -116,8 +116,8 @@ def q_quality(run: Training, seed: int, num_trajectories: int) -> dict[str, Any]
             tails.append(gamma ** (len(trajectory.reward) - known + 1))
     all_q, all_returns = np.concatenate(q), np.concatenate(returns)
     return {
-        "env": run.config.env.id,
-        "method": run.folder.name,
+        "env": training.config.env.id,
+        "method": training.folder.name,
         "seed": seed,
         "trajectories": num_trajectories,
         "pairs": len(all_q),
@@ -133,7 +133,11 @@ def q_quality(run: Training, seed: int, num_trajectories: int) -> dict[str, Any]
 
 def analyse_q_quality(study: Study) -> list[Path]:
     count = NUM_TRAJECTORIES[study.scale]
-    rows = [q_quality(run, seed, count) for run in study.runs for seed in live_seeds(run.folder)]
+    rows = [
+        q_quality(training, seed, count)
+        for training in study.trainings
+        for seed in live_seeds(training.folder)
+    ]
 
     def mean(method: str, name: str) -> float | None:
         values = [row[name] for row in rows if row["method"] == method and row[name] is not None]

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from lfiw.cluster.ray import ClusterConfig
-from lfiw.cluster.sweep import run_sweep
+from lfiw.cluster.supervisor import supervise
 from lfiw.errors import InputError
 from lfiw.learning.config import check, config_from_json
 from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, training_of
@@ -170,7 +170,7 @@ class Reproduction:
         if not pending:
             return
         if self.cluster is not None:
-            run_sweep(pending, self.cluster, self.workers, self.console)
+            supervise(pending, self.cluster, self.workers, self.console)
             return
         here = conditions(self.devices)
         for training in pending:

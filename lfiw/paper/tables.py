@@ -72,7 +72,7 @@ def write_rows(rows: Sequence[dict[str, Any]], stem: Path) -> list[Path]:
 
 def analyse_table1(study: Study) -> list[Path]:
     """The table, beside the published numbers, and the curves of Figures 2 and 3."""
-    curves = [read_curves(run.folder) for run in study.runs]
+    curves = [read_curves(training.folder) for training in study.trainings]
     rows = []
     for curve in curves:
         paper = published(curve.env, curve.method)
@@ -87,16 +87,16 @@ def analyse_table1(study: Study) -> list[Path]:
 def analyse_ablation(study: Study, setting: str) -> list[Path]:
     """Final, maximum and area by the value of one setting."""
 
-    def value_of(run: Training) -> Any:
-        value = {name: value for name, _, value in walk(run.config)}.get(setting)
+    def value_of(training: Training) -> Any:
+        value = {name: value for name, _, value in walk(training.config)}.get(setting)
         if value is None:
-            raise InputError(f"{run.folder} has no setting {setting}.")
+            raise InputError(f"{training.folder} has no setting {setting}.")
         return value[0] if isinstance(value, tuple) else value
 
-    runs = sorted(study.runs, key=value_of)
+    runs = sorted(study.trainings, key=value_of)
     short = setting.rpartition(".")[2]
-    values = [value_of(run) for run in runs]
-    trained = [read_curves(run.folder) for run in runs]
+    values = [value_of(training) for training in runs]
+    trained = [read_curves(training.folder) for training in runs]
     names = [f"{short} = {value:,g}" for value in values]
     curves = [replace(c, method=name) for c, name in zip(trained, names, strict=True)]
     rows = [{short: value} | summary(c) for value, c in zip(values, curves, strict=True)]
@@ -108,12 +108,12 @@ def analyse_ablation(study: Study, setting: str) -> list[Path]:
     return [stem.with_suffix(".json"), *files, picture]
 
 
-def over_training(run: Training, name: str) -> list[float | None]:
+def over_training(training: Training, name: str) -> list[float | None]:
     """A diagnostic's mean over seeds in each part of training; None before it exists."""
     parts: list[list[float]] = [[] for _ in range(PARTS_OF_TRAINING)]
-    for row in read_rows(run.folder, "train"):
+    for row in read_rows(training.folder, "train"):
         if row.get(name) is not None:
-            part = (row["env_steps"] - 1) * PARTS_OF_TRAINING // run.config.env_steps
+            part = (row["env_steps"] - 1) * PARTS_OF_TRAINING // training.config.env_steps
             parts[part].append(row[name])
     return [float(np.mean(part)) if part else None for part in parts]
 
@@ -129,7 +129,8 @@ def mean_returns(curves: Curves, env_steps: int) -> list[float | None]:
 def plateau(uniform: Training, weighted: Training) -> dict[str, Any]:
     """What the weights see and what they gain, by part of training."""
     plain, lfiw = (
-        mean_returns(read_curves(run.folder), run.config.env_steps) for run in (uniform, weighted)
+        mean_returns(read_curves(training.folder), training.config.env_steps)
+        for training in (uniform, weighted)
     )
     gains = [None if a is None or b is None else b - a for a, b in zip(plain, lfiw, strict=True)]
     steps = weighted.config.env_steps
@@ -163,13 +164,15 @@ def draw_plateaus(plateaus: Sequence[dict[str, Any]], path: Path) -> Path:
 
 def analyse_side_notes(study: Study) -> list[Path]:
     """Weights on the policy too, PER x LFIW, and what the weights see beside what they gain."""
-    curves = [read_curves(run.folder) for run in study.runs]
+    curves = [read_curves(training.folder) for training in study.trainings]
     rows = [summary(curve) for curve in curves]
-    by_name = {(run.config.env.id, run.folder.name): run for run in study.runs}
+    by_name = {
+        (training.config.env.id, training.folder.name): training for training in study.trainings
+    }
     plateaus = [
-        plateau(by_name[env, f"{agent}-uniform"], run)
-        for (env, name), run in by_name.items()
-        if name == f"{(agent := run.config.agent.name)}-lfiw"
+        plateau(by_name[env, f"{agent}-uniform"], training)
+        for (env, name), training in by_name.items()
+        if name == f"{(agent := training.config.agent.name)}-lfiw"
         and (env, f"{agent}-uniform") in by_name
     ]
     stem = study.out / study.name

@@ -16,7 +16,7 @@ from lfiw.bench.learner import update_flops
 from lfiw.env_config import EnvConfig
 from lfiw.learning.learner import state_bytes
 from lfiw.machine import usable_cores
-from lfiw.runs.read import read_metrics
+from lfiw.runs.read import evaluated_up_to, is_begun
 from lfiw.training.devices import check_memory, choose_devices, memory_of, prepare_jax
 from lfiw.training.folder import Training
 from lfiw.types import EnvSpec
@@ -61,15 +61,15 @@ def measure(pending: Sequence[Training], devices: str | None) -> Workload:
     """Raises a sentence where a run cannot fit."""
     prepare_jax()
     chosen = choose_devices(devices)
-    envs = {repr(run.config.env): run.config.env for run in pending}
+    envs = {repr(training.config.env): training.config.env for training in pending}
     facts = {name: EnvFacts(probe_env(env)[0], step_seconds(env)) for name, env in envs.items()}
     sizes = {
-        run.folder: len(run.config.seeds)
-        * state_bytes(run.config, facts[repr(run.config.env)].spec)
-        for run in pending
+        training.folder: len(training.config.seeds)
+        * state_bytes(training.config, facts[repr(training.config.env)].spec)
+        for training in pending
     }
     rounds = make_rounds(pending, sizes, int(MEMORY_SHARE * memory_of(chosen)))
-    largest = max(sum(sizes[run.folder] for run in group) for group in rounds)
+    largest = max(sum(sizes[training.folder] for training in group) for group in rounds)
     return Workload(
         rounds,
         seconds=sum(estimate_seconds(group, facts, chosen) for group in rounds),
@@ -89,51 +89,52 @@ def step_seconds(env: EnvConfig) -> float:
 
 
 def make_rounds(
-    runs: Sequence[Training], sizes: Mapping[Path, int], budget: int
+    trainings: Sequence[Training], sizes: Mapping[Path, int], budget: int
 ) -> list[list[Training]]:
     """The runs of one task train side by side, as many at once as memory holds."""
     rounds: list[list[Training]] = []
     used = 0
-    for run in runs:
-        size = sizes[run.folder]
-        if rounds and rounds[-1][0].config.env == run.config.env and used + size <= budget:
-            rounds[-1].append(run)
+    for training in trainings:
+        size = sizes[training.folder]
+        if rounds and rounds[-1][0].config.env == training.config.env and used + size <= budget:
+            rounds[-1].append(training)
             used += size
         else:
-            rounds.append([run])
+            rounds.append([training])
             used = size
     return rounds
 
 
-def steps_left(run: Training) -> int:
+def steps_left(training: Training) -> int:
     """Environment steps of all its seeds that no evaluation has reached yet."""
-    done = 0
-    if (run.folder / "metrics.jsonl").is_file():
-        done = max((row["env_steps"] for row in read_metrics(run.folder, "eval")), default=0)
-    return len(run.config.seeds) * max(0, run.config.env_steps - done)
+    reached = evaluated_up_to(training.folder) if is_begun(training.folder) else {}
+    done = max(reached.values(), default=0)
+    return len(training.config.seeds) * max(0, training.config.env_steps - done)
 
 
-def stepping_seconds(run: Training, step: float) -> float:
+def stepping_seconds(training: Training, step: float) -> float:
     """Of one core, for all environment steps that are left and the evaluations on the way."""
-    config = run.config
+    config = training.config
     evaluations = config.eval_episodes * LONG_EPISODE / config.eval_every_env_steps
-    return steps_left(run) * (1 + evaluations) * step
+    return steps_left(training) * (1 + evaluations) * step
 
 
 def estimate_seconds(
-    runs: Sequence[Training], facts: Mapping[str, EnvFacts], devices: Sequence[jax.Device]
+    trainings: Sequence[Training], facts: Mapping[str, EnvFacts], devices: Sequence[jax.Device]
 ) -> float:
-    own = [facts[repr(run.config.env)] for run in runs]
-    stepping = sum(stepping_seconds(run, env.step) for run, env in zip(runs, own, strict=True))
+    own = [facts[repr(training.config.env)] for training in trainings]
+    stepping = sum(
+        stepping_seconds(training, env.step) for training, env in zip(trainings, own, strict=True)
+    )
     if devices[0].platform != "cpu":  # it learns while the cores step
-        num_runs = sum(len(run.config.seeds) for run in runs)
+        num_runs = sum(len(training.config.seeds) for training in trainings)
         rate = min(GPU_STEPS_PER_SECOND, GPU_STEPS_PER_SECOND_OF_A_RUN * num_runs) * len(devices)
-        return max(sum(map(steps_left, runs)) / rate, stepping / usable_cores())
+        return max(sum(map(steps_left, trainings)) / rate, stepping / usable_cores())
     learning = 0.0
-    for run, env in zip(runs, own, strict=True):
-        per_update = update_flops(run.config, env.spec) / CPU_FLOP_PER_SECOND
+    for training, env in zip(trainings, own, strict=True):
+        per_update = update_flops(training.config, env.spec) / CPU_FLOP_PER_SECOND
         per_update += CPU_SECONDS_PER_UPDATE
-        programs = min(len(run.config.seeds), len(devices))  # one for each device
-        learning += steps_left(run) * run.config.updates_per_env_step * per_update
+        programs = min(len(training.config.seeds), len(devices))  # one for each device
+        learning += steps_left(training) * training.config.updates_per_env_step * per_update
         learning += programs * CPU_SECONDS_TO_COMPILE
     return (learning + stepping) / len(devices)

@@ -1,4 +1,4 @@
-"""A sweep: methods as tasks of a cluster, each to its end, whatever dies on the way."""
+"""Methods as tasks of a cluster, each brought to its end, whatever dies on the way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lfiw.cluster.ray import (
     refuse_impossible,
     share_of,
 )
-from lfiw.cluster.task import DONE, FAILED, TRAINING, WAITING, SweepTask
+from lfiw.cluster.task import DONE, FAILED, TRAINING, WAITING, ClusterTask
 from lfiw.errors import InputError, RunError
 from lfiw.learning.config import TrainConfig, warnings
 from lfiw.learning.learner import state_bytes
@@ -38,12 +38,12 @@ from lfiw.training.side_by_side import stop_on_signal
 POLL_SECONDS = 1.0
 MAX_FRUITLESS_DEATHS = 10  # of a method that has not reached another checkpoint in between
 STARVATION_SECONDS = 300.0  # how long a lost node may take to be replaced
-STOP_SECONDS = 60.0  # for tasks to save when the sweep is interrupted
+STOP_SECONDS = 60.0  # for tasks to save when training is interrupted
 
 SHOWN_FIRST = (FAILED, TRAINING, WAITING, DONE)
 
 
-def train_sweep(
+def train_on_cluster(
     configs: Sequence[TrainConfig],
     cluster: ClusterConfig,
     *,
@@ -54,11 +54,11 @@ def train_sweep(
 ) -> list[Training]:
     """As `train_all`, on a cluster; what is finished or begun with the same settings counts."""
     trainings = plan_trainings(configs, out, label)
-    run_sweep(trainings, cluster, workers, Console(quiet=quiet, stderr=True, markup=False))
+    supervise(trainings, cluster, workers, Console(quiet=quiet, stderr=True, markup=False))
     return trainings
 
 
-def run_sweep(
+def supervise(
     trainings: Sequence[Training], cluster: ClusterConfig, workers: int | None, console: Console
 ) -> None:
     """Bring all method folders to their end; raises a sentence for each that failed."""
@@ -70,7 +70,7 @@ def run_sweep(
     for training in trainings:
         for warning in warnings(training.config):
             say(f"Note: {warning}")
-    tasks = [SweepTask(training) for training in trainings]
+    tasks = [ClusterTask(training) for training in trainings]
     todo = [task for task in tasks if task.progress.state != DONE]
     if not todo:
         return
@@ -83,12 +83,12 @@ def run_sweep(
             task.share = share_of(num_seeds, needed[name], nodes, cluster)
             refuse_impossible(name, task.share, nodes)
         say(f"Methods to train: {len(todo)}; nodes of the cluster: {len(nodes)}")
-        Sweep(ray, tasks, workers, console).run()
+        Supervisor(ray, tasks, workers, console).run()
     if failed := [task.failure for task in tasks if task.failure]:
         raise RunError(" ".join(failed))
 
 
-def bytes_needed(tasks: Sequence[SweepTask]) -> dict[str, int]:
+def bytes_needed(tasks: Sequence[ClusterTask]) -> dict[str, int]:
     """Memory of all runs of each method."""
     jax.config.update("jax_platforms", "cpu")  # the GPUs are for the tasks
     configs = [task.training.config for task in tasks]
@@ -99,11 +99,11 @@ def bytes_needed(tasks: Sequence[SweepTask]) -> dict[str, int]:
     }
 
 
-class Sweep:
+class Supervisor:
     """Submits all methods and looks after them; the cluster decides which train at once."""
 
     def __init__(
-        self, ray: Any, tasks: Sequence[SweepTask], workers: int | None, console: Console
+        self, ray: Any, tasks: Sequence[ClusterTask], workers: int | None, console: Console
     ) -> None:
         self.ray = ray
         self.tasks = tasks
@@ -151,7 +151,7 @@ class Sweep:
         self.shown.sort(key=lambda progress: SHOWN_FIRST.index(progress.state))
         return any(task.reference is not None for task in self.tasks)
 
-    def settle(self, task: SweepTask) -> None:
+    def settle(self, task: ClusterTask) -> None:
         """A task ends well, fails for a reason that would come again, or dies and is repeated."""
         errors = self.ray.exceptions
         name = task.progress.name
@@ -193,7 +193,7 @@ class Sweep:
     def cancel(self) -> None:
         """Ask all tasks to save and stop, and wait for them."""
         references = [task.reference for task in self.tasks if task.reference is not None]
-        self.say("Stopping; the same command goes on with the sweep.")
+        self.say("Stopping; the same command goes on.")
         for reference in references:
             self.ray.cancel(reference)
         self.ray.wait(references, num_returns=len(references), timeout=STOP_SECONDS)

@@ -16,9 +16,9 @@ from rich.console import Console
 from trainings import ENV, SETTINGS, command, contents, rows
 
 from lfiw import EnvConfig, Training, make_config
-from lfiw.cluster import sweep
+from lfiw.cluster import supervisor
 from lfiw.cluster.ray import OBJECT_STORE_BYTES, ClusterConfig
-from lfiw.cluster.sweep import run_sweep
+from lfiw.cluster.supervisor import supervise
 from lfiw.errors import RunError
 from lfiw.paper.reproduce import Reproduction, is_complete
 from lfiw.runs.checkpoint import list_checkpoints
@@ -71,13 +71,13 @@ def folders_below(out: Path) -> Path:
     return out / "environments-make_point"
 
 
-def start_sweep(out: Path, address: str, *options: str) -> subprocess.Popen[str]:
+def start_training(out: Path, address: str, *options: str) -> subprocess.Popen[str]:
     """With environments in the groups' own processes, unlike the local training, and all the
     time that tasks may need to save when they are stopped."""
     share = ("--cpus-per-group", "1", "--workers", "0")
     arguments = [*TRAIN, "--out", str(out), "--ray", address, *share, *options]
     code = (
-        f"from lfiw.cluster import sweep; sweep.STOP_SECONDS = {PATIENCE}; "
+        f"from lfiw.cluster import supervisor; supervisor.STOP_SECONDS = {PATIENCE}; "
         f"from lfiw.cli import main; main({arguments})"
     )
     return subprocess.Popen(
@@ -135,7 +135,7 @@ def test_ray_on_this_machine_gives_the_local_bits(place: Path, local: Path) -> N
 
 def test_killed_process_is_replaced(place: Path, local: Path, cluster: Any) -> None:
     out = place / "killed-process"
-    process = start_sweep(out, cluster.address)
+    process = start_training(out, cluster.address)
     for _ in range(2):
         os.kill(wait_for(lambda: writer_of(in_training(out)), process), signal.SIGKILL)
     assert "died and is taken up again" in finish(process)
@@ -144,7 +144,7 @@ def test_killed_process_is_replaced(place: Path, local: Path, cluster: Any) -> N
 
 def test_removed_node_is_done_without(place: Path, local: Path, cluster: Any) -> None:
     out = place / "removed-node"
-    process = start_sweep(out, cluster.address)
+    process = start_training(out, cluster.address)
     wait_for(lambda: len(in_training(out)) == 2, process)
     node = next(iter(cluster.worker_nodes))
     cluster.remove_node(node, allow_graceful=False)
@@ -157,13 +157,13 @@ def test_interrupted_and_killed_driver_goes_on(place: Path, local: Path, cluster
     """And what was finished is not touched again."""
     out = place / "driver"
     seldom = ("--set", "checkpoint.every_env_steps=100000")
-    process = start_sweep(out, cluster.address, *seldom)
+    process = start_training(out, cluster.address, *seldom)
     run = wait_for(lambda: in_training(out), process)[0]
     process.send_signal(signal.SIGTERM)
     finish(process, code=130)
     assert int(list_checkpoints(run)[0].name.split("-")[0]) > 0  # saved when it was asked to stop
 
-    process = start_sweep(out, cluster.address, *seldom)
+    process = start_training(out, cluster.address, *seldom)
     done = wait_for(
         lambda: [run for run in folders_below(out).iterdir() if is_finished(run)], process
     )
@@ -171,7 +171,7 @@ def test_interrupted_and_killed_driver_goes_on(place: Path, local: Path, cluster
     stamps = {path: path.stat().st_mtime_ns for path in files}
     process.kill()
     process.communicate()
-    finish(start_sweep(out, cluster.address, *seldom))
+    finish(start_training(out, cluster.address, *seldom))
     assert_same(out, local)
     assert stamps
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
@@ -187,7 +187,7 @@ def test_interrupted_and_killed_driver_goes_on(place: Path, local: Path, cluster
 def test_what_no_node_has_is_refused(
     tmp_path: Path, cluster: Any, options: tuple[str, ...], words: str
 ) -> None:
-    process = start_sweep(tmp_path / "out", cluster.address, *options)
+    process = start_training(tmp_path / "out", cluster.address, *options)
     output = finish(process, code=2)
     assert words in output
     assert "the nodes have 1 CPUs, 0 GPUs" in output
@@ -198,7 +198,7 @@ def test_groups_that_fail_are_named(
     tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first kills its process each time, the second has a bad sensor, the third trains."""
-    monkeypatch.setattr(sweep, "MAX_FRUITLESS_DEATHS", 2)
+    monkeypatch.setattr(supervisor, "MAX_FRUITLESS_DEATHS", 2)
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "support")
     small = {"env_steps": 120, "learning_starts": 100, "batch_size": 16, "eval_episodes": 1}
     runs = [
@@ -211,7 +211,7 @@ def test_groups_that_fail_are_named(
         for fault in ("exit", "obs", "nothing")
     ]
     with pytest.raises(RunError) as caught:
-        run_sweep(runs, ClusterConfig(cluster.address), workers=0, console=Console(quiet=True))
+        supervise(runs, ClusterConfig(cluster.address), workers=0, console=Console(quiet=True))
     message = str(caught.value)
     assert "point/exit failed: it died 2 times in a row" in message
     assert "point/obs failed: obs stopped:" in message
