@@ -6,6 +6,13 @@ exact: the largest singular value of gamma D^(1/2) P D^(-1/2).
 The paper's section 2 calls the *discounted* visitation d_pi, but the theorem needs the undiscounted
 stationary distribution. For the discounted one d P <= d / gamma, hence factors up to sqrt(gamma).
 
+For any d > 0, by Jensen's inequality (P x)_i^2 <= (P x^2)_i, so that ||P x||_d^2 <= (d P) x^2 and
+the factor is at most gamma sqrt(max_j (d P)_j / d_j). A floor under the effective sample size mixes
+the stationary distribution with the uniform one: d = t d_pi + (1 - t) / K. With c the column sums
+of P, d P = t d_pi + (1 - t) c / K, hence (d P)_j / d_j <= max(1, c_j): the bound is gamma at t = 1
+and grows towards that of uniform weights, gamma sqrt(max_j c_j), as t falls. So the theorem does
+not hold for the mixture, and where P leads most pairs to few, B_pi may not contract in its norm.
+
 Shapes: K = num_states * num_actions pairs of state and action.
 """
 
@@ -18,10 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from lfiw.paper.chain import FloatArray, stationary_distribution
+from lfiw.paper.chain import FLOOR, FloatArray, stationary_distribution, with_floor
 from lfiw.results.catalogue import looks
 from lfiw.results.plot import new_panels, save_figure
 
+LABELS = {"stationary_floor": f"stationary, floor {FLOOR}"}
 TOLERANCE = 1e-9  # rounding allowed on a factor before it counts as larger than its bound
 
 
@@ -56,6 +64,7 @@ class TheoremResult:
     exact: dict[str, list[float]]  # largest over all Q, Q'
     random_q: dict[str, list[float]]  # largest over the random Q pairs
     counter_examples: dict[str, list[float]]  # of the proof's Q and 0, for d not stationary
+    bounds: dict[str, list[float]]  # by Jensen's inequality
 
 
 def random_distributions(
@@ -90,6 +99,11 @@ def contraction_factor(transition: FloatArray, discount: float, d: FloatArray) -
     return float(np.linalg.norm(discount * transition * root[:, None] / root, ord=2))
 
 
+def jensen_bound(transition: FloatArray, discount: float, d: FloatArray) -> float:
+    """gamma sqrt(max_j (d P)_j / d_j), at least the factor."""
+    return float(discount * np.sqrt(np.max(d @ transition / d)))
+
+
 def pair_factor(
     mdp: Mdp, discount: float, d: FloatArray, q: FloatArray, other_q: FloatArray
 ) -> FloatArray:
@@ -122,8 +136,10 @@ def distributions(
     mdp: Mdp, config: TheoremConfig, rng: np.random.Generator
 ) -> dict[str, FloatArray]:
     num_pairs = len(mdp.start)
+    stationary = stationary_distribution(mdp.transition)
     return {
-        "stationary": stationary_distribution(mdp.transition),
+        "stationary": stationary,
+        "stationary_floor": with_floor(num_pairs * stationary, FLOOR) / num_pairs,
         "discounted": discounted_visitation(mdp, config.discount),
         "uniform": np.full(num_pairs, 1 / num_pairs),
         "random": random_distributions(config, 1, num_pairs, rng)[0],
@@ -135,18 +151,20 @@ def run_theorem(config: TheoremConfig) -> TheoremResult:
     exact: dict[str, list[float]] = defaultdict(list)
     random_q: dict[str, list[float]] = defaultdict(list)
     counter_examples: dict[str, list[float]] = defaultdict(list)
+    bounds: dict[str, list[float]] = defaultdict(list)
     for _ in range(config.num_mdps):
         mdp = make_random_mdp(config, rng)
         q, other_q = rng.standard_normal((2, config.num_q_pairs, len(mdp.start)))
         for name, d in distributions(mdp, config, rng).items():
             exact[name].append(contraction_factor(mdp.transition, config.discount, d))
+            bounds[name].append(jensen_bound(mdp.transition, config.discount, d))
             random_q[name].append(float(pair_factor(mdp, config.discount, d, q, other_q).max()))
-            if name != "stationary":
+            if not np.allclose(d @ mdp.transition, d):
                 raised_q = counter_example(mdp.transition, d)
                 zero_q = np.zeros_like(d)
                 factor = pair_factor(mdp, config.discount, d, raised_q, zero_q)
                 counter_examples[name].append(float(factor))
-    return TheoremResult(config, dict(exact), dict(random_q), dict(counter_examples))
+    return TheoremResult(config, dict(exact), dict(random_q), dict(counter_examples), dict(bounds))
 
 
 def summarise_theorem(result: TheoremResult) -> dict[str, Any]:
@@ -164,6 +182,12 @@ def summarise_theorem(result: TheoremResult) -> dict[str, Any]:
             name: sum(factor > discount + TOLERANCE for factor in f)
             for name, f in result.exact.items()
         },
+        "num_mdps_that_contract": {
+            name: sum(factor < 1 for factor in f) for name, f in result.exact.items()
+        },
+        "largest_share_of_jensen_bound": {
+            name: max(np.divide(f, result.bounds[name])) for name, f in result.exact.items()
+        },
     }
 
 
@@ -171,13 +195,17 @@ def draw_theorem(result: TheoremResult) -> Figure:
     """The exact factors of all MDPs in rising order: near the bounds, and all."""
     discount = result.config.discount
     bounds = {r"$\gamma$": discount, r"$\sqrt{\gamma}$": discount**0.5}
-    styles = looks(("discounted", "random"))
-    styles["stationary"] = styles["lfiw"]  # as in the chain's figure
+    styles = looks(("lfiw-floor", "discounted", "random"))
+    # As in the chain's figure.
+    styles |= {"stationary": styles["lfiw"], "stationary_floor": styles["lfiw-floor"]}
     figure, (near, whole) = new_panels(2)
     for axes in (near, whole):
         for name, factors in result.exact.items():
             share = np.arange(1, len(factors) + 1) / len(factors)
-            line: dict[str, Any] = {"color": styles[name].colour, "label": f"d {name}"}
+            line: dict[str, Any] = {
+                "color": styles[name].colour,
+                "label": f"d {LABELS.get(name, name)}",
+            }
             axes.plot(share, np.sort(factors), styles[name].style, linewidth=2, **line)
         for bound in bounds.values():
             axes.axhline(bound, color="0.6", linewidth=1, zorder=0)

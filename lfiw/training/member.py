@@ -19,8 +19,10 @@ from lfiw.runs.files import save_arrays
 from lfiw.runs.layout import SNAPSHOT_PERCENTS, snapshot_file
 from lfiw.runs.log import RunLog
 from lfiw.runs.policies import save_policies
-from lfiw.runs.rows import Row, eval_row, stopped_row, train_row
+from lfiw.runs.read import read_metrics
+from lfiw.runs.rows import Row, eval_row, stopped_row, train_row, warning_row
 from lfiw.runs.segments import Segments
+from lfiw.training.guard import Guard
 from lfiw.training.jobs import Entrant
 from lfiw.training.phase import Phase, Position, sickness
 from lfiw.training.saving import Saved, load, save
@@ -50,6 +52,10 @@ class Member:
         self.runners = dict(enumerate(saved.runners)) if saved else collector.opened
         self.stopped = dict(saved.stopped) if saved else {}  # sick runs and what they have
         self.phase = saved.phase if saved else None
+        self.guards = {seed: Guard(self.config) for seed in self.config.seeds}
+        for row in read_metrics(self.folder):  # of a run that goes on
+            if row["kind"] == "train":
+                self.guards[row["seed"]].look(row)
         self.next_snapshot = saved.next_snapshot if saved else 0
         self.last_segments = saved.segments if saved else ()  # of the newest checkpoint
         if saved:
@@ -123,6 +129,8 @@ class Member:
             row = train_row(seed, env_steps, updates, own, episodes, faults)
             times = {"steps_per_second": rate, "wall_seconds": self.log.wall_seconds()}
             self.log.append(row | times)
+            for sign in self.guards[seed].look(row):
+                self.log.append(warning_row(seed, env_steps, sign))
 
     def _snapshot_when_due(self, env_steps: int, snapshots: Callable[[], Sequence[Arrays]]) -> None:
         """Policy, critics and ratio network at each fifth of training."""

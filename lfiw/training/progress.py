@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from lfiw.runs.rows import Row
-from lfiw.wording import duration
+from lfiw.wording import duration, one_line
 
 REFRESH_SECONDS = 0.25
 
@@ -36,6 +36,7 @@ class Progress:
     under_way: dict[int, dict[int, float | None]] = field(default_factory=dict)  # the others
     faults: int = 0  # failures of environments that were survived
     stopped: list[int] = field(default_factory=list)  # seeds that were given up
+    warnings: list[str] = field(default_factory=list)  # sentences to show once
     state: str = "starting"
 
     def on_row(self, row: Row) -> None:
@@ -46,6 +47,9 @@ class Progress:
             found[row["seed"]] = row.get("return_mean")
         if row["kind"] == "stopped":
             self.stopped.append(row["seed"])
+        if row["kind"] == "warning":
+            where = f"{self.name} seed {row['seed']} at {row['env_steps']:,} steps"
+            self.warnings.append(f"Warning: {where}: {one_line(str(row.get('reason')))}.")
         for env_steps in sorted(self.under_way):
             self._complete(env_steps)
 
@@ -137,9 +141,17 @@ def show_progress(
         return
     with Live(console=console, refresh_per_second=4) as live:
         while running():
+            print_warnings(groups, console)
             live.update(live_table(title(), groups, *rate.read()))
             time.sleep(REFRESH_SECONDS)
         live.update(live_table(title(), groups, *rate.read()))
+
+
+def print_warnings(groups: Sequence[Progress], console: Console) -> None:
+    """Those that are new, above the live table."""
+    for group in groups:
+        while group.warnings:
+            console.print(group.warnings.pop(0), highlight=False, soft_wrap=True)
 
 
 def _print_lines(
@@ -149,6 +161,7 @@ def _print_lines(
     alive = True
     while alive:
         alive = running()
+        print_warnings(groups, console)
         speed, left = rate.read()
         pace = f", {speed:,.0f} steps/s" if speed else ""
         remaining = f", {duration(left)} left" if left is not None and alive else ""

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from lfiw.paper.chain import (
-    PRIORITIES,
+    WEIGHTINGS,
     Chain,
     ChainConfig,
     ChainResult,
+    Epochs,
     epochs_below,
     error_curves,
     make_chain,
@@ -19,6 +20,7 @@ from lfiw.paper.chain import (
     squared_errors,
     stationary_distribution,
     transition_matrix,
+    with_floor,
 )
 
 
@@ -79,14 +81,14 @@ def test_second_epoch_bootstraps_from_the_first(small: Chain) -> None:
     np.testing.assert_allclose(q, [[0.005, 0, 0.195, 0.19]])
 
 
-@pytest.mark.parametrize("weighting", PRIORITIES)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_the_true_q_is_a_fixed_point(small: Chain, weighting: str) -> None:
     np.testing.assert_allclose(
         run_epoch(small.true_q[None], small, weighting, 0.1)[0], small.true_q
     )
 
 
-@pytest.mark.parametrize("weighting", PRIORITIES)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_weights_of_each_q_have_mean_one(small: Chain, weighting: str) -> None:
     scales = np.array([[1e-6], [1.0], [1e6]])
     td_error = scales * np.random.default_rng(0).standard_normal((3, 4))
@@ -121,7 +123,9 @@ def test_epochs_below_counts_updates_and_is_strict() -> None:
 
 def test_measured_figures(measured: ChainResult) -> None:
     found = epochs_below(measured.curves[0.8], 1.0)
-    assert found == {"uniform": 194, "td_error": 167, "stationary": 121}
+    assert found == {
+        **{"uniform": 194, "td_error": 167, "stationary": 121, "stationary_floor": 112},
+    }
 
 
 def test_averaging_epochs_instead_of_errors_differs_by_less_than_one(measured: ChainResult) -> None:
@@ -133,22 +137,50 @@ def test_averaging_epochs_instead_of_errors_differs_by_less_than_one(measured: C
         assert abs((errors < 1).argmax(axis=0).mean() - (epochs or 0)) < 1
 
 
+def published(epochs: Epochs) -> Epochs:
+    """Of the weightings that the paper has."""
+    return {name: count for name, count in epochs.items() if WEIGHTINGS[name].floor == 0}
+
+
 def test_stationary_leads_early_and_is_overtaken_late(measured: ChainResult) -> None:
     curves = measured.curves[0.2]
     start = curves["uniform"][0]
     assert start < 1
-    early, late = (epochs_below(curves, share * start) for share in (0.1, 0.01))
+    early, late = (published(epochs_below(curves, share * start)) for share in (0.1, 0.01))
     assert sorted(early, key=lambda w: early[w] or 0) == ["stationary", "td_error", "uniform"]
     assert sorted(late, key=lambda w: late[w] or 0) == ["td_error", "uniform", "stationary"]
 
 
 def test_the_lead_at_error_1_turns_between_discounts_093_and_094(measured: ChainResult) -> None:
     for discount, curves in measured.sweep.items():
-        below_1 = epochs_below(curves, 1.0)
-        tenth = epochs_below(curves, 0.1 * curves["uniform"][0])
+        below_1 = published(epochs_below(curves, 1.0))
+        tenth = published(epochs_below(curves, 0.1 * curves["uniform"][0]))
         fastest = min(below_1, key=lambda w: below_1[w] or 0)
         assert fastest == ("stationary" if discount <= 0.93 else "td_error")
         assert min(tenth, key=lambda w: tenth[w] or 0) == "stationary"
+
+
+def test_a_floor_is_ahead_of_uniform_and_td_error_everywhere(measured: ChainResult) -> None:
+    """And of the stationary weights alone where they are late: from a discount of 0.9 on."""
+    for discount, curves in measured.sweep.items():
+        start = curves["uniform"][0]
+        for threshold in (1.0, 0.1 * start, 0.01 * start):
+            epochs = epochs_below(curves, threshold)
+            with_a_floor = epochs.pop("stationary_floor")
+            if discount < 0.9 or threshold == 0.1 * start:
+                del epochs["stationary"]
+            assert with_a_floor is not None
+            assert with_a_floor < min(count or 10**9 for count in epochs.values())
+
+
+def test_floor_by_hand() -> None:
+    # Spreads 3 and 0.25: the first is mixed by sqrt((1 / 0.5 - 1) / 3), the second left alone.
+    weights = np.array([[4.0, 0.0, 0.0, 0.0], [0.5, 1.5, 0.5, 1.5]])
+    share = 1 / 3**0.5
+    expected = [[1 + 3 * share, 1 - share, 1 - share, 1 - share], weights[1]]
+    np.testing.assert_allclose(with_floor(weights, 0.5), expected)
+    np.testing.assert_array_equal(with_floor(weights, 0.0), weights)
+    np.testing.assert_array_equal(with_floor(weights, 1.0), np.ones((2, 4)))
 
 
 def test_saved_files(measured: ChainResult, tmp_path: Path) -> None:
@@ -156,8 +188,8 @@ def test_saved_files(measured: ChainResult, tmp_path: Path) -> None:
     assert png_path.read_bytes().startswith(b"\x89PNG")
     saved = json.loads(json_path.read_text())
     assert saved["epochs_below_1"] == {
-        "0.8": {"uniform": 194, "td_error": 167, "stationary": 121},
-        "0.2": {"uniform": 0, "td_error": 0, "stationary": 0},
+        "0.8": {"uniform": 194, "td_error": 167, "stationary": 121, "stationary_floor": 112},
+        "0.2": dict.fromkeys(WEIGHTINGS, 0),
     }
     assert saved["epochs_below_1_paper"] == {"0.8": {"td_error": 182, "stationary": 120}}
     assert saved["epochs_below_share_of_start"]["0.1"]["0.2"]["stationary"] == 57

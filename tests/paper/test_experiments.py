@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lfiw.learning.config import TrainConfig, check, warnings
-from lfiw.paper.cells import SCALES, Cell, config_of, run_of
+from lfiw.paper.cells import SCALES, Cell, config_of, training_of
 from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.replay.per import PerConfig
 from lfiw.results.catalogue import TASKS
@@ -123,7 +123,7 @@ def test_experiments_that_share_a_folder_mean_the_same_run(scale: str) -> None:
     seen: dict[Path, TrainConfig] = {}
     for experiment in EXPERIMENTS.values():
         for cell in experiment.cells:
-            run = run_of(cell, config_of(cell, SCALES[scale]), Path("out"))
+            run = training_of(cell, config_of(cell, SCALES[scale]), Path("out"))
             assert to_json(seen.setdefault(run.folder, run.config)) == to_json(run.config)
     # The default of each grid on Walker2d is Table 1's run: 4 + 3 + 2 folders of their own.
     own = [path for path in seen if "Walker2d" in str(path) and "=" in path.name]

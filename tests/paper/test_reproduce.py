@@ -14,7 +14,7 @@ from lfiw.cli import main
 from lfiw.learning.config import make_config
 from lfiw.paper.cells import Cell
 from lfiw.paper.experiments import EXPERIMENTS
-from lfiw.paper.reproduce import Selection, find_experiments, plan_trainings, select_cells
+from lfiw.paper.reproduce import Selection, find_experiments, plan_cells, select_cells
 from lfiw.paper.workload import EnvFacts, estimate_seconds, make_rounds
 from lfiw.runs.checkpoint import list_checkpoints, load_checkpoint
 from lfiw.runs.read import read_metrics
@@ -91,7 +91,7 @@ def test_smoke_scale_leaves_tasks_out_unless_they_are_asked_for() -> None:
 
 
 def test_seeds_are_those_chosen(tmp_path: Path) -> None:
-    (run,) = plan_trainings([Cell("Hopper-v5", "sac", "per")], "paper", [7, 9], tmp_path)
+    (run,) = plan_cells([Cell("Hopper-v5", "sac", "per")], "paper", [7, 9], tmp_path)
     assert run.config.seeds == (7, 9)
     assert run.folder == tmp_path / "Hopper-v5" / "sac-per"
 
