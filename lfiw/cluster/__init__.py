@@ -1,0 +1,1 @@
+"""Methods as tasks of a Ray cluster."""

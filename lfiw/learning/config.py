@@ -137,30 +137,18 @@ def check(config: TrainConfig) -> None:
         raise InputError(
             f"phase_env_steps {config.phase_env_steps} exceeds buffer_size {config.buffer_size}."
         )
-    replay = config.replay
-    if isinstance(replay, LfiwConfig) and replay.fast_size >= config.buffer_size:
-        raise InputError(
-            f"replay.fast_size {replay.fast_size} must be below the ring's capacity, "
-            f"buffer_size {config.buffer_size}."
-        )
+    for own in (config.agent, config.replay):
+        if hasattr(own, "check"):
+            own.check(config.buffer_size)
 
 
 def warnings(config: TrainConfig) -> list[str]:
     """What a user would want to know before training, though it is allowed."""
     found = []
     ends = f"{config.method} ends after {config.env_steps} environment steps"
-    replay = config.replay
-    if isinstance(replay, LfiwConfig):
-        if replay.warmup_env_steps >= config.env_steps:
-            found.append(
-                f"{ends}, before its warm-up of {replay.warmup_env_steps}: it is plain "
-                f"{replay.over.name} replay (--set replay.warmup_env_steps=N changes that)."
-            )
-        elif replay.fast_size >= config.env_steps:
-            found.append(
-                f"{ends}, so its fast memory of {replay.fast_size} holds all of them and the "
-                f"weights stay near 1 (lower replay.fast_size)."
-            )
+    for own in (config.agent, config.replay):
+        if hasattr(own, "warnings"):
+            found += [f"{ends}, {rest}" for rest in own.warnings(config.env_steps)]
     if config.learning_starts >= config.env_steps:
         found.append(
             f"{ends}, before learning_starts {config.learning_starts}: nothing will be learned."

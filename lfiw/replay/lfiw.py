@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from lfiw.errors import InputError
 from lfiw.ratio import (
     RatioConfig,
     RatioState,
@@ -51,6 +52,26 @@ class LfiwConfig(RatioConfig):
     @classmethod
     def paper(cls) -> LfiwConfig:
         return cls(transform="power", min_effective_sample_size=0.0)
+
+    def check(self, buffer_size: int) -> None:
+        if self.fast_size >= buffer_size:
+            raise InputError(
+                f"replay.fast_size {self.fast_size} must be below the ring's capacity, buffer_size "
+                f"{buffer_size}."
+            )
+
+    def warnings(self, env_steps: int) -> list[str]:
+        if self.warmup_env_steps >= env_steps:
+            return [
+                f"before its warm-up of {self.warmup_env_steps}: it is plain {self.over.name} "
+                f"replay (--set replay.warmup_env_steps=N changes that)."
+            ]
+        if self.fast_size >= env_steps:
+            return [
+                f"so its fast memory of {self.fast_size} holds all of them and the weights stay "
+                f"near 1 (lower replay.fast_size)."
+            ]
+        return []
 
     @classmethod
     def modern(cls, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,10 +66,10 @@ class Curves:
         return replace(self, returns=np.stack(means, axis=1))
 
 
-def read_curves(run: Path) -> Curves:
+def read_curves(folder: Path) -> Curves:
     """The evaluations that every seed has had so far, without seeds that were given up."""
-    config = read_config(run)["config"]
-    return make_curves(read_evaluations(run), config, Path(run).resolve().name, run)
+    config = read_config(folder)["config"]
+    return make_curves(read_evaluations(folder), config, Path(folder).resolve().name, folder)
 
 
 def make_curves(

@@ -65,7 +65,7 @@ def paper_form(curves: Sequence[Curves]) -> str:
     return "".join(("Mean ± standard deviation over seeds.\n", *parts))
 
 
-def provenance_table(methods: Sequence[Method]) -> Table:
+def runs_table(methods: Sequence[Method]) -> Table:
     rows = []
     for method in methods:
         curves, record = method.curves, method.record
@@ -90,7 +90,7 @@ def tables(methods: Sequence[Method]) -> str:
     return (
         f"{paper_form([method.curves for method in methods])}\n### What was run\n\n"
         "Wall time is from a method's start to its end, with others beside it.\n\n"
-        f"{provenance_table(methods).markdown()}"
+        f"{runs_table(methods).markdown()}"
     )
 
 

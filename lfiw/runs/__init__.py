@@ -1,0 +1,1 @@
+"""A method folder: what training writes and everything else reads, without jax."""
