@@ -9,7 +9,8 @@ from typing import Any
 
 from lfiw.cluster.ray import Share, lock_time, submit
 from lfiw.runs.checkpoint import list_checkpoints
-from lfiw.runs.read import LOG, is_finished
+from lfiw.runs.read import LOG
+from lfiw.runs.recovery import is_finished
 from lfiw.runs.rows import parse_row
 from lfiw.settings import to_json
 from lfiw.training.folder import Training

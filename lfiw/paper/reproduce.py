@@ -20,7 +20,8 @@ from lfiw.paper.experiments import EXPERIMENTS
 from lfiw.paper.workload import measure
 from lfiw.runs.config_file import read_config
 from lfiw.runs.layout import find_folders
-from lfiw.runs.read import is_begun, is_finished
+from lfiw.runs.read import is_begun
+from lfiw.runs.recovery import is_finished
 from lfiw.settings import pick
 from lfiw.training.folder import Training
 from lfiw.training.jobs import Job

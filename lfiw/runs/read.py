@@ -66,11 +66,3 @@ def evaluated_up_to(part: Path) -> dict[int, int]:
         elif row["kind"] in EVALUATIONS and row["seed"] in reached:
             reached[row["seed"]] = max(reached[row["seed"]], row["env_steps"])
     return reached
-
-
-def is_finished(part: Path, env_steps: int) -> bool:
-    """Whether nothing is left to train: the last evaluation of every seed is logged, and all that a
-    folder keeps is written before it."""
-    return is_begun(part) and all(
-        reached >= env_steps for reached in evaluated_up_to(part).values()
-    )

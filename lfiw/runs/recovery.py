@@ -42,6 +42,21 @@ def start_facts(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def is_last(facts: Mapping[str, Any], env_steps: int) -> bool:
+    """Whether a checkpoint leaves nothing to train: it is of the last step, and not within a
+    phase."""
+    return facts.get("env_steps") == env_steps and facts["episodes"] is None
+
+
+def is_finished(folder: Path, env_steps: int) -> bool:
+    """Whether the newest checkpoint is the last one."""
+    try:
+        newest = list_checkpoints(folder)[:1]
+        return bool(newest) and is_last(read_manifest(newest[0])["facts"], env_steps)
+    except Damaged:
+        return False
+
+
 def newest_good(
     folder: Path, capacity: int, team: Sequence[Path] = (), any_log: bool = False
 ) -> tuple[Checkpoint | None, list[str]]:

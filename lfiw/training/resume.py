@@ -18,8 +18,7 @@ from lfiw.runs.config_file import config_is_intact, read_config, seeds_of
 from lfiw.runs.files import refuse_links
 from lfiw.runs.layout import CONFIG, added_folder, find_folders, parts_of, safe_name
 from lfiw.runs.lock import locked
-from lfiw.runs.read import is_finished
-from lfiw.runs.recovery import newest_good
+from lfiw.runs.recovery import is_last, newest_good
 from lfiw.settings import to_json, walk
 from lfiw.training.devices import choose_devices, hardware, prepare_jax
 from lfiw.training.folder import Training
@@ -58,7 +57,11 @@ def resume(
                 added = dataclasses.replace(config, seeds=new)
                 check(added)
                 jobs.append(Job(added, added_folder(folder, new)))
-        unfinished = [job for job in jobs if not is_finished(job.folder, job.config.env_steps)]
+        unfinished = [
+            job
+            for job in jobs
+            if job.checkpoint is None or not is_last(job.checkpoint.facts, job.config.env_steps)
+        ]
         if unfinished:
             run_jobs(unfinished, workers, devices, console)
     configs = {job.folder: job.config for job in jobs}
