@@ -32,7 +32,7 @@ test: check
 # browser, other libraries' agents.
 test-all:
 	$(MAKE) test
-	$(BIN)/pytest -m "slow and not faults"
+	$(BIN)/pytest -m "slow and not faults" --ignore tests/adapters
 	$(MAKE) test-adapters
 
 # After the other: both builds write into this folder.

@@ -16,7 +16,7 @@ import jax.numpy as jnp  # noqa: E402
 import optax  # noqa: E402
 
 from lfiw import ratio as jax_ratio  # noqa: E402
-from lfiw.adapters.torch import DIVERGENCES, Lfiw, Ratio, ratio_weights  # noqa: E402
+from lfiw.adapters.torch import DIVERGENCES, Lfiw, Ratio, ratio_weights, with_floor  # noqa: E402
 from lfiw.errors import InputError  # noqa: E402
 from lfiw.networks import Layer, Mlp  # noqa: E402
 from lfiw.replay.lfiw import LfiwConfig  # noqa: E402
@@ -220,3 +220,41 @@ def test_state_goes_on_exactly() -> None:
 def test_bad_use_gets_a_sentence(use: object, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         use()
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.3, 0.6, 1.0])
+@pytest.mark.parametrize("spread", [0.0, 1.0, 50.0, 1e30])
+def test_the_floor_is_that_of_jax(floor: float, spread: float) -> None:
+    logits = spread * np.random.default_rng(0).standard_normal(64).astype(np.float32)
+    raw = ratio_weights(torch.tensor(logits), 5.0, "sigmoid")
+    weights, trust = with_floor(raw, floor)
+    theirs, their_trust = jax_ratio.with_floor(jnp.array(raw.numpy()), floor)
+    np.testing.assert_allclose(weights, theirs, rtol=1e-6)
+    np.testing.assert_allclose(trust, their_trust, rtol=1e-6)
+
+
+def test_the_estimator_keeps_the_floor_and_tells_what_it_did() -> None:
+    """Sharp weights, whose effective sample size is far below the floor."""
+    sharp = replace(SMALL, temperature=0.1)
+    data = batches(60)
+    found = {}
+    for floor in (0.0, 0.6, 1.0):
+        lfiw = Lfiw(
+            OBS, ACTION, replace(sharp, min_effective_sample_size=floor), learning_rate=3e-3
+        )
+        for slow, fast in data:
+            lfiw.observe(fast[:, :OBS], fast[:, OBS:])
+            weights = lfiw.weights(slow[:, :OBS], slow[:, OBS:])
+        found[floor] = weights, lfiw.metrics()
+    weights, metrics = found[0.6]
+    assert metrics["raw_effective_sample_size"] < 0.5
+    assert metrics["effective_sample_size"] == pytest.approx(0.6, rel=1e-4)
+    assert 0 < metrics["trust"] < 1
+    assert weights.mean().item() == pytest.approx(1.0, rel=1e-5)
+    assert weights.min().item() >= 1 - metrics["trust"] - 1e-6
+    # The network does not see the floor; 1 is uniform replay.
+    for other in (0.0, 1.0):
+        key = "raw_effective_sample_size"
+        assert found[other][1][key] == pytest.approx(metrics[key], rel=1e-5)
+    assert found[0.0][1]["trust"] == 1
+    assert torch.equal(found[1.0][0], torch.ones(BATCH))

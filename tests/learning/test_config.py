@@ -74,7 +74,7 @@ def test_environment_survives_json() -> None:
 
 
 def test_paper_preset() -> None:
-    """METHOD.md, section 3: rlkit's loop and the paper's numbers."""
+    """docs/method.md, section 5: rlkit's loop and the paper's numbers."""
     config = make_config("Hopper-v5", "td3", "lfiw", "paper")
     assert config.phase_env_steps == config.learning_starts == 1000
     assert config.phase_env_steps * config.updates_per_env_step == 1000

@@ -242,13 +242,23 @@ def test_weights_have_mean_one_and_the_network_moves(over: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("transform", "temperature", "env_steps"),
-    [("sigmoid", 1e30, WARMUP), ("power", 1e30, WARMUP), ("power", 0.1, WARMUP - 1)],
+    ("transform", "temperature", "env_steps", "floor"),
+    [
+        ("sigmoid", 1e30, WARMUP, 0.0),
+        ("power", 1e30, WARMUP, 0.0),
+        ("power", 0.1, WARMUP - 1, 0.0),
+        ("power", 0.1, WARMUP, 1.0),
+    ],
 )
-def test_infinite_temperature_and_warm_up_are_uniform(
-    transform: str, temperature: float, env_steps: int
+def test_infinite_temperature_warm_up_and_a_floor_of_one_are_uniform(
+    transform: str, temperature: float, env_steps: int, floor: float
 ) -> None:
-    replay = make(hidden_sizes=(8,), temperature=temperature, transform=transform)
+    replay = make(
+        hidden_sizes=(8,),
+        temperature=temperature,
+        transform=transform,
+        min_effective_sample_size=floor,
+    )
     uniform = make_uniform(UniformConfig(), make_context(SPEC, CAPACITY, batch_size=BATCH))
     state = filled(replay, random_rows(0, 80, SPEC))
     start = state
@@ -265,8 +275,13 @@ def weighted_program() -> Program:
     return program(active(SacConfig), active(LfiwConfig, over=UniformConfig(), learning_rate=None))
 
 
-@pytest.mark.parametrize("changes", [{"temperature": 1e30}, {"warmup_env_steps": 10**6}])
-def test_infinite_temperature_and_warm_up_train_as_uniform(changes: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [{"temperature": 1e30}, {"warmup_env_steps": 10**6}, {"min_effective_sample_size": 1.0}],
+)
+def test_infinite_temperature_warm_up_and_a_floor_of_one_train_as_uniform(
+    changes: dict[str, float],
+) -> None:
     changes = {f"replay.{name}": value for name, value in changes.items()}
     uniform = program(active(SacConfig), UniformConfig())
     weighted = weighted_program()
@@ -279,6 +294,19 @@ def test_infinite_temperature_and_warm_up_train_as_uniform(changes: dict[str, fl
         np.testing.assert_array_equal(metrics["weight_by_age"], 1.0)
     # Not to the last bit: the compiler adds up in another order where weights are variables.
     assert close(one.agent, other.agent)
+
+
+def test_the_floor_holds_in_training_and_is_logged() -> None:
+    sharp = {"replay.temperature": 1e-4}
+    weighted = weighted_program()
+    _, without = weighted.run(sharp | {"replay.min_effective_sample_size": 0.0})
+    _, metrics = weighted.run(sharp | {"replay.min_effective_sample_size": 0.99})
+    size = without["effective_sample_size"]
+    assert size < 0.99 and without["trust"] == 1
+    np.testing.assert_array_equal(without["raw_effective_sample_size"], size)
+    np.testing.assert_allclose(metrics["effective_sample_size"], 0.99, rtol=1e-4)
+    assert 0 < metrics["trust"] < 1
+    assert metrics["raw_effective_sample_size"] < 0.99
 
 
 def test_weights_reach_the_agent() -> None:

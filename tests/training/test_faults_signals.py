@@ -89,7 +89,7 @@ def test_signal_commits_a_checkpoint(tmp_path: Path, number: int, learning: bool
     wait_for_folder(process, tmp_path)
     log = tmp_path / FOLDER / "sac-uniform" / "metrics.jsonl"
     if learning:
-        wait_for(lambda: '"td_error"' in log.read_text(), process)
+        wait_for(lambda: log.exists() and '"td_error"' in log.read_text(), process)
     stop(process, tmp_path, number)
 
 

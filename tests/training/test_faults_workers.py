@@ -334,8 +334,9 @@ def shared_memory_of(pid: int) -> set[Path]:
     return {Path(line.split()[-1]) for line in lines if "/dev/shm/" in line}
 
 
-def test_killed_command_leaves_no_worker_and_no_shared_memory(tmp_path: Path) -> None:
-    """Its environments hang, and let no other thread of their worker run."""
+def kill_while_environments_hang(tmp_path: Path) -> float:
+    """They let no other thread of their worker run. Returns how many seconds it took for all
+    that the command had to be gone."""
     told = tmp_path / "told"
     told.mkdir()
     fault = {"env.kwargs.fault": "hang in C", "env.kwargs.at": 100, "env.kwargs.told": told}
@@ -349,8 +350,19 @@ def test_killed_command_leaves_no_worker_and_no_shared_memory(tmp_path: Path) ->
     shared = {path for pid in (training.pid, *workers) for path in shared_memory_of(pid)}
     training.kill()
     training.communicate()
+    killed = time.monotonic()
     wait_until_gone([*workers])
     assert not any(map(Path.exists, shared))
+    return time.monotonic() - killed
+
+
+def test_killed_command_leaves_no_worker_and_no_shared_memory(tmp_path: Path) -> None:
+    kill_while_environments_hang(tmp_path)
+
+
+@pytest.mark.faults
+def test_workers_of_a_killed_command_are_gone_within_five_seconds(tmp_path: Path) -> None:
+    assert kill_while_environments_hang(tmp_path) < 5  # on an idle machine
 
 
 @pytest.mark.faults

@@ -75,7 +75,7 @@ def after_warm_up(seen: list[Seen], env_steps: int) -> list[Seen]:
 def test_nothing_is_compiled_after_the_first_fifth(tmp_path: Path) -> None:
     seen, _ = soak(tmp_path, 5_000)
     late = after_warm_up(seen, 5_000)
-    assert len(late) > 3
+    assert len(late) > 1
     assert late[0].compilations > 0  # the log is read rightly
     assert late[-1].compilations == late[0].compilations
 
