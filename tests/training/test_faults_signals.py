@@ -113,8 +113,8 @@ def start_endless_evaluation(out: Path) -> subprocess.Popen[str]:
     settings = ("--set", *settings_for("uniform"), *endless)
     options = ("--replay", "uniform", "--env-steps", "1000000", "--out", str(out))
     process = command("train", ENV, *options, *settings)
-    run = out / FOLDER / "sac-uniform"
-    wait_for(lambda: list(run.glob("policies/*")), process)  # written when it begins
+    policy = out / FOLDER / "sac-uniform" / "policies" / "seed-0.safetensors"
+    wait_for(policy.exists, process)  # written when it begins
     return process
 
 
