@@ -60,6 +60,18 @@ def walk(config: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field
             yield prefix + entry.name, entry, value
 
 
+def check_parts(config: Any) -> None:
+    """Raise one sentence for the first part that is none of its kinds."""
+    for entry in dataclasses.fields(config):
+        value = getattr(config, entry.name)
+        if choose := entry.metadata.get("kinds"):
+            known = list(choose().values())
+            if type(value) not in known:
+                names = " or ".join(f"{kind.__name__}(...)" for kind in known)
+                raise InputError(f"{entry.name} must be {names}, not {value!r}.")
+            check_parts(value)
+
+
 def parts(config: Any, prefix: str = "") -> Iterator[tuple[str, str, list[str]]]:
     """Dotted name, chosen kind and all kinds of every part that is chosen by name."""
     for entry in dataclasses.fields(config):
@@ -280,8 +292,6 @@ def to_json(config: Any) -> dict[str, Any]:
 
 def from_json(cls: type[Any], values: dict[str, Any]) -> Any:
     """The inverse of `to_json`; raises a sentence where the values are not of this config."""
-    if hasattr(cls, "modern"):  # what an older version stored
-        values = cls.modern(values)
     hints = typing.get_type_hints(cls)
     kinds = {entry.name: entry.metadata.get("kinds") for entry in dataclasses.fields(cls)}
     given = {key: value for key, value in values.items() if key != "name"}

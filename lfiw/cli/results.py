@@ -9,11 +9,6 @@ from rich.console import Console
 
 from lfiw.cli.options import Folders
 from lfiw.errors import InputError
-from lfiw.results import read_methods
-from lfiw.results.catalogue import PLANNED
-from lfiw.results.curves import comparison_table
-from lfiw.results.readme import rebuild_page, tasks_of
-from lfiw.results.store import add_runs
 
 
 @dataclass
@@ -33,6 +28,8 @@ class ResultsAdd:
         if not self.folders:
             raise InputError("Name at least one method folder.")
         from lfiw.report import write_report
+        from lfiw.results.readme import rebuild_page
+        from lfiw.results.store import add_runs
 
         written = add_runs(self.folders, self.results, self.commit, self.unfinished)
         written.append(rebuild_page(self.results))
@@ -49,6 +46,11 @@ class ResultsShow:
     """The store."""
 
     def run(self, console: Console) -> None:
+        from lfiw.results import read_methods
+        from lfiw.results.catalogue import PLANNED
+        from lfiw.results.curves import comparison_table
+        from lfiw.results.readme import tasks_of
+
         curves = [method.curves for method in read_methods([self.results])]
         for task in tasks_of(curves):
             own = [curve for curve in curves if curve.env == task]

@@ -9,10 +9,20 @@ from lfiw.agents import AGENTS
 from lfiw.agents.sac import SacConfig
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
+from lfiw.older import modern
 from lfiw.registry import Registry
 from lfiw.replay import REPLAYS
 from lfiw.replay.lfiw import LfiwConfig
-from lfiw.settings import LARGEST_INTEGER, check_ranges, from_json, override, part, pick, setting
+from lfiw.settings import (
+    LARGEST_INTEGER,
+    check_parts,
+    check_ranges,
+    from_json,
+    override,
+    part,
+    pick,
+    setting,
+)
 
 
 @dataclass(frozen=True)
@@ -49,15 +59,9 @@ class TrainConfig:
     deterministic: bool = False  # on a GPU: the same bits again, at some cost
 
     def __post_init__(self) -> None:
-        kinds: dict[str, list[type[Any]]] = {
-            "env": [EnvConfig],
-            "agent": list(AGENTS.values()),
-            "replay": list(REPLAYS.values()),
-        }
-        for name, known in kinds.items():
-            if type(given := getattr(self, name)) not in known:
-                names = " or ".join(f"{kind.__name__}(...)" for kind in known)
-                raise InputError(f"{name} must be {names}, not {given!r}.")
+        if not isinstance(self.env, EnvConfig):
+            raise InputError(f"env must be EnvConfig(...), not {self.env!r}.")
+        check_parts(self)
 
     @classmethod
     def paper(cls, **settings: Any) -> TrainConfig:
@@ -158,5 +162,5 @@ def warnings(config: TrainConfig) -> list[str]:
 
 def config_from_json(values: dict[str, Any]) -> TrainConfig:
     """The config of a method folder; raises a sentence where it is not one of ours."""
-    config: TrainConfig = from_json(TrainConfig, values)
+    config: TrainConfig = from_json(TrainConfig, modern(values))
     return config

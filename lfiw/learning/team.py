@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -98,7 +98,7 @@ class Team:
         with ThreadPoolExecutor(len(self.groups)) as threads:  # each has a program to compile
             self.states: list[States] = list(threads.map(Group.init, self.groups))
         self.in_flight: list[list[list[Packed]]] = []  # by call, by group, by shard
-        self._calls: list[Calls] = [[] for _ in self.groups]
+        self._calls: list[Calls] = [[] for _ in configs]
         programs: dict[tuple[Learner, ...], Any] = {}
         self._programs = []
         for places in self._places_by_program():
@@ -128,15 +128,14 @@ class Team:
             states = [state for part in own for state in part.states]
             rows = [newest for part in own for newest in part.rows]
             self.states[index] = group.restore(self.states[index], states, rows, num_rows)
-            calls = zip(*(part.calls for part in own), strict=True)
-            self._calls[index] = [[run for part in call for run in part] for call in calls]
+        self._calls = [part.calls for part in saved]
 
     def add(self, rows: Sequence[np.ndarray]) -> None:
         """Store what each method's runs collected, [R, n, row_size]; a new phase begins."""
         for index, group in enumerate(self.groups):
             own = [part for part, at in zip(rows, self._seats, strict=True) if at.group == index]
             self.states[index] = group.add(self.states[index], np.concatenate(own))
-        self._calls = [[] for _ in self.groups]
+        self._calls = [[] for _ in self.configs]
 
     def learn(self, env_steps: int, updates: int) -> None:
         """Start one compiled call of updates for every run, and fetch what the calls before it
@@ -154,31 +153,32 @@ class Team:
     def _fetch(self, ahead: int = 0) -> None:
         while len(self.in_flight) > ahead:
             call = self.in_flight.pop(0)
-            for calls, group, own in zip(self._calls, self.groups, call, strict=True):
-                calls.append([packed.unpack() for packed in group.split(own)])
+            by_group = [
+                [packed.unpack() for packed in group.split(own)]
+                for group, own in zip(self.groups, call, strict=True)
+            ]
+            for calls, at in zip(self._calls, self._seats, strict=True):
+                calls.append(by_group[at.group][at.runs])
 
     def calls(self) -> list[Calls]:
         """The metrics of the phase so far; waits for the calls in flight."""
         self._fetch()
-        return [[call[at.runs] for call in self._calls[at.group]] for at in self._seats]
+        return self._calls
 
     def policies(self) -> list[list[Arrays]]:
-        """The numpy policies of every method's runs."""
-        return self._by_method([g.policies(s) for g, s in self._pairs()])
+        """The numpy policies."""
+        return self._of_runs(Group.policies)
 
-    def snapshots(self, index: int) -> list[Arrays]:
-        """The networks of one method's runs."""
-        at = self._seats[index]
-        return self.groups[at.group].snapshots(self.states[at.group])[at.runs]
+    def snapshots(self) -> list[list[Arrays]]:
+        """The networks."""
+        return self._of_runs(Group.snapshots)
 
     def export(self) -> list[list[Arrays]]:
         """The states, but for the rings' rows, which are on disk already."""
-        return self._by_method([g.export(s) for g, s in self._pairs()])
+        return self._of_runs(Group.export)
 
-    def _pairs(self) -> list[tuple[Group, States]]:
-        return list(zip(self.groups, self.states, strict=True))
-
-    def _by_method(self, by_group: Sequence[list[Arrays]]) -> list[list[Arrays]]:
+    def _of_runs(self, read: Callable[[Group, States], list[Arrays]]) -> list[list[Arrays]]:
+        by_group = [read(group, own) for group, own in zip(self.groups, self.states, strict=True)]
         return [by_group[at.group][at.runs] for at in self._seats]
 
     def _arguments(self, places: Sequence[Place]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

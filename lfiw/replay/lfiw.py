@@ -6,7 +6,6 @@ most recent slots of the ring, not a second copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -72,15 +71,6 @@ class LfiwConfig(RatioConfig):
                 f"near 1 (lower replay.fast_size)."
             ]
         return []
-
-    @classmethod
-    def modern(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings as stored before there was a floor, when only PER could be wrapped."""
-        current = {"min_effective_sample_size": 0.0, **values}
-        drawing, per = current.pop("sampling", None), current.pop("per", {})
-        if drawing is not None:
-            current["over"] = {"name": drawing, **(per if drawing == "per" else {})}
-        return current
 
 
 class LfiwState(NamedTuple):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.errors import InputError
+from lfiw.older import modern
 from lfiw.results.methods import (
     CURVES_FILE,
     DIAGNOSTIC_COLUMNS,
@@ -157,7 +158,7 @@ def merge_records(
 def comparable(config: dict[str, Any]) -> dict[str, Any]:
     """What seeds of one method must share."""
     horizon = config.get("schedule_env_steps") or config.get("env_steps")
-    settings = {k: v for k, v in config.items() if k not in ("seeds", "checkpoint")}
+    settings = {k: v for k, v in modern(config).items() if k not in ("seeds", "checkpoint")}
     return settings | {"schedule_env_steps": horizon, "env": task_name(config["env"])}
 
 

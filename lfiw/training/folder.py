@@ -49,6 +49,8 @@ def plan_trainings(
     for config in configs:
         check(config)
     labels = [label] * len(configs) if isinstance(label, str) else label
+    if len(labels) != len(configs):
+        raise InputError(f"{len(labels)} labels do not fit {len(configs)} methods.")
     return [
         Training(method_folder(out, config.env.id, config.method, own), config)
         for config, own in zip(configs, labels, strict=True)

@@ -16,6 +16,7 @@ from lfiw.learning.config import TrainConfig
 from lfiw.runs.rows import Row, rounded
 
 RECENT, GAP, FORMER = 10_000, 50_000, 100_000  # environment steps
+EVERY = 1000  # of which one phase is looked at
 BEGINNING = 200_000  # before which Q grows fast in any run
 SMALL_SAMPLE_SIZE = 0.1
 Q_GROWTH, TD_ERROR_GROWTH = 2.0, 3.0
@@ -40,13 +41,16 @@ class Guard:
         self._remedy = f"--set {FLOOR}=0.6" if floor == 0 else "a smaller agent.learning_rate"
         self._seen: deque[Seen] = deque()
         self._told: set[str] = set()
+        self._block = 0
 
     def look(self, row: Row) -> list[str]:
         """A sentence for each sign that was not there before."""
-        if row.get("q_mean") is None or row.get("td_error") is None:
-            return []
         names = ("q_mean", "td_error", "raw_effective_sample_size")
         q_mean, td_error, sample_size = (rounded(row.get(name)) for name in names)
+        block = row["env_steps"] // EVERY
+        if q_mean is None or td_error is None or block == self._block:
+            return []
+        self._block = block
         self._seen.append(Seen(row["env_steps"], q_mean, td_error, sample_size))
         while self._seen[0].env_steps <= row["env_steps"] - RECENT - GAP - FORMER:
             self._seen.popleft()

@@ -12,7 +12,7 @@ from lfiw.acting.collector import Collector, PolicyArrays
 from lfiw.acting.episodes import Evaluated
 from lfiw.acting.evaluator import Evaluator, eval_seeds
 from lfiw.acting.rollout import Collected
-from lfiw.learning.team import Arrays, Calls
+from lfiw.learning.team import Arrays, Calls, SavedRuns
 from lfiw.runs.checkpoint import keep_newest
 from lfiw.runs.config_file import read_config
 from lfiw.runs.files import save_arrays
@@ -53,8 +53,8 @@ class Member:
         self.stopped = dict(saved.stopped) if saved else {}  # sick runs and what they have
         self.phase = saved.phase if saved else None
         self.guards = {seed: Guard(self.config) for seed in self.config.seeds}
-        for row in read_metrics(self.folder):  # of a run that goes on
-            if row["kind"] == "train":
+        for row in read_metrics(self.folder):  # of runs that go on
+            if row["kind"] == "train" and row["seed"] in self.guards:
                 self.guards[row["seed"]].look(row)
         self.next_snapshot = saved.next_snapshot if saved else 0
         self.last_segments = saved.segments if saved else ()  # of the newest checkpoint
@@ -66,14 +66,6 @@ class Member:
 
     def live_runs(self) -> list[int]:
         return [run for run in range(len(self.config.seeds)) if run not in self.stopped]
-
-    def restore_rows(self, saved: Saved) -> list[np.ndarray]:
-        """The newest rows of every run, as the checkpoint knows them."""
-        capacity = self.config.capacity
-        return [
-            segments.restore(facts, capacity)
-            for segments, facts in zip(self.segments, saved.segments, strict=True)
-        ]
 
     def collect(self, count: int, random: bool) -> dict[int, Collected]:
         """Environment steps of all runs; nothing is kept before all members have theirs."""
@@ -195,8 +187,9 @@ class Member:
 
 def open_member(
     entrant: Entrant, evaluator: Evaluator, num_workers: int, stack: ExitStack
-) -> tuple[Member, Saved | None]:
-    """Take hold of everything, at the start or where the checkpoint left it."""
+) -> tuple[Member, Position, SavedRuns | None]:
+    """Take hold of everything, at the start or where the checkpoint left it; returns what the runs
+    come back from on the device."""
     config, folder, checkpoint = entrant.config, entrant.folder, entrant.job.checkpoint
     # Before the first step all follows from the config.
     begun = checkpoint is not None and checkpoint.facts["env_steps"] > 0
@@ -210,4 +203,11 @@ def open_member(
     log = RunLog(folder, entrant.progress.on_row, log_bytes, seconds)
     stack.enter_context(closing(log))
     collector = stack.enter_context(closing(Collector(config.env, config.seeds, num_workers)))
-    return Member(entrant, evaluator, collector, log, segments, saved), saved
+    if saved is None:
+        return Member(entrant, evaluator, collector, log, segments, None), Position(), None
+    rows = [
+        own.restore(facts, config.capacity)
+        for own, facts in zip(segments, saved.segments, strict=True)
+    ]
+    member = Member(entrant, evaluator, collector, log, segments, saved)
+    return member, saved.position, SavedRuns(saved.learners, rows, saved.calls)

@@ -47,7 +47,7 @@ class Progress:
             found[row["seed"]] = row.get("return_mean")
         if row["kind"] == "stopped":
             self.stopped.append(row["seed"])
-        if row["kind"] == "warning":
+        if row["kind"] == "warning" and self.state != "starting":  # then it is an old one
             where = f"{self.name} seed {row['seed']} at {row['env_steps']:,} steps"
             self.warnings.append(f"Warning: {where}: {one_line(str(row.get('reason')))}.")
         for env_steps in sorted(self.under_way):
@@ -144,6 +144,7 @@ def show_progress(
             print_warnings(groups, console)
             live.update(live_table(title(), groups, *rate.read()))
             time.sleep(REFRESH_SECONDS)
+        print_warnings(groups, console)
         live.update(live_table(title(), groups, *rate.read()))
 
 

@@ -19,7 +19,7 @@ from lfiw.runs.files import refuse_links
 from lfiw.runs.layout import CONFIG, added_folder, find_folders, parts_of, safe_name
 from lfiw.runs.lock import locked
 from lfiw.runs.recovery import is_last, newest_good
-from lfiw.settings import to_json, walk
+from lfiw.settings import parts, to_json, walk
 from lfiw.training.devices import choose_devices, hardware, prepare_jax
 from lfiw.training.folder import Training
 from lfiw.training.jobs import Job
@@ -105,18 +105,24 @@ def team_of(folder: Path, content: dict[str, Any]) -> list[Path]:
 
 def refuse_other_settings(training: Training) -> None:
     """A folder that is taken up, or taken as finished, must hold the training that is meant."""
-    there: TrainConfig = config_from_json(read_config(training.folder)["config"])
-    values = {name: value for name, _, value in walk(there)}
+    there = settings_of(config_from_json(read_config(training.folder)["config"]))
+    here = settings_of(training.config)
     differences = [
-        f"{name} {values.get(name)} there, {value} here"
-        for name, _, value in walk(training.config)
-        if values.get(name) != value and not name.startswith("checkpoint.")
+        f"{name} {there.get(name)} there, {here.get(name)} here"
+        for name in dict.fromkeys([*here, *there])
+        if there.get(name) != here.get(name) and not name.startswith("checkpoint.")
     ]
     if differences:
         raise InputError(
             f"{training.folder} holds another training ({'; '.join(differences)}); choose another "
             f"--out."
         )
+
+
+def settings_of(config: TrainConfig) -> dict[str, Any]:
+    """All settings by dotted name, and the names of parts."""
+    chosen = {name: kind for name, kind, _ in parts(config)}
+    return chosen | {name: value for name, _, value in walk(config)}
 
 
 def conditions(devices: str | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import jax
@@ -15,12 +15,11 @@ from lfiw.acting.evaluator import Evaluator
 from lfiw.agents import make_agent
 from lfiw.errors import InputError, RunError
 from lfiw.learning.learner import updates_in_call
-from lfiw.learning.team import SavedRuns, Team, placement
+from lfiw.learning.team import Arrays, SavedRuns, Team, placement
 from lfiw.training.devices import hardware
 from lfiw.training.jobs import Entrant
 from lfiw.training.member import Member, open_member
 from lfiw.training.phase import Position
-from lfiw.training.saving import Saved
 
 Result = TypeVar("Result")
 
@@ -47,7 +46,7 @@ class Trainer:
         self.config = config = self.configs[0]  # they agree in all that is read here
         period = make_agent(config.agent, entrants[0].spec, config.batch_size).period
         self.call_updates = updates_in_call(config, period)
-        self.members: list[Member] = []
+        self.members: Sequence[Member] = ()
         self.position = Position()
         self.compiled = False
         self.saved_at = time.monotonic()
@@ -75,18 +74,16 @@ class Trainer:
             self._train(should_stop)
             self.say("done")
 
-    def _open(self, open_member: Callable[[Entrant], tuple[Member, Saved | None]]) -> None:
-        opened = self._at_once(open_member, self.entrants)
-        self.members = [member for member, _ in opened]
+    def _open(
+        self, open_member: Callable[[Entrant], tuple[Member, Position, SavedRuns | None]]
+    ) -> None:
+        self.members, positions, saved = zip(
+            *self._at_once(open_member, self.entrants), strict=True
+        )
         self.team = Team(self.configs, self.entrants[0].spec, self.devices)
-        position = Position()
-        if saved := [own for _, own in opened if own]:
-            position = saved[0].position
-            runs = [
-                SavedRuns(own.learners, member.restore_rows(own), own.calls)
-                for member, own in zip(self.members, saved, strict=True)
-            ]
-            self.team.restore(runs, position.env_steps)
+        position = positions[0]
+        if position.env_steps > 0:
+            self.team.restore(saved, position.env_steps)
         for member, policies in zip(self.members, self.team.policies(), strict=True):
             member.policies = policies
         self._move(position)
@@ -128,8 +125,9 @@ class Trainer:
         some_live = any(member.live_runs() for member in self.members)
         return some_live and self.position.env_steps < self.config.env_steps
 
-    def _in_phase(self) -> bool:
-        return self.members[0].phase is not None
+    def _in_phase(self) -> list[Member]:
+        """All members or none; some, where a kill fell between their checkpoints."""
+        return [member for member in self.members if member.phase is not None]
 
     def _collect(self) -> None:
         config, env_steps = self.config, self.position.env_steps
@@ -177,8 +175,14 @@ class Trainer:
 
     def _finish_phase(self) -> None:
         self._settle()
+        snapshots = cache(self.team.snapshots)  # of all methods, once, if one is due
+
+        def snapshots_of(index: int) -> list[Arrays]:
+            return snapshots()[index]
+
         for index, (member, calls) in enumerate(zip(self.members, self.team.calls(), strict=True)):
-            member.finish_phase(self.position, calls, partial(self.team.snapshots, index))
+            if member.phase is not None:
+                member.finish_phase(self.position, calls, partial(snapshots_of, index))
 
     def _checkpoint_due(self) -> bool:
         when = self.config.checkpoint

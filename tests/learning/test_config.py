@@ -297,3 +297,8 @@ def test_lfiw_wraps_any_strategy_but_itself() -> None:
     assert names == {"over": [name for name in REPLAYS if name != "lfiw"]}
     with pytest.raises(InputError, match=r"Unknown replay.over 'lfiw'"):
         make_config("Hopper-v5", **{"replay.over": "lfiw"})
+
+
+def test_a_part_that_is_none_of_its_kinds_is_refused() -> None:
+    with pytest.raises(InputError, match=r"over must be UniformConfig\(...\) or PerConfig"):
+        make_config("Hopper-v5", "sac", LfiwConfig(over=LfiwConfig()))

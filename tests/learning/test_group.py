@@ -46,8 +46,7 @@ class Trained(NamedTuple):
         return [run for method in self.team.policies() for run in method]
 
     def snapshots(self) -> list[Any]:
-        methods = range(len(self.team.configs))
-        return [run for method in methods for run in self.team.snapshots(method)]
+        return [run for method in self.team.snapshots() for run in method]
 
     def export(self) -> list[Any]:
         return [run for method in self.team.export() for run in method]

@@ -28,6 +28,8 @@ from lfiw.training import train_all
 from lfiw.training.devices import turns_of_teams
 from lfiw.training.jobs import Job, make_teams
 from lfiw.training.member import Member
+from lfiw.training.resume import resume
+from lfiw.training.trainer import Trainer
 
 ENV = "environments:make_point"
 
@@ -254,3 +256,38 @@ def test_a_member_that_fails_waits_for_the_others(tmp_path: Path, monkeypatch: A
     with pytest.raises(RunError, match="It broke"):
         train_all(configs, out=tmp_path, workers=1, quiet=True)
     assert events == ["collected", "saved", "saved"]
+
+
+def test_members_that_were_saved_apart_come_together_again(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A kill between the checkpoints of a team's members may leave one within a phase and the other
+    after it, both at the same steps and updates."""
+    configs = [
+        make_config(ENV, "td3", replay, seeds=(0,), **small(replay, env_steps=200))
+        for replay in ("uniform", "per")
+    ]
+    monkeypatch.setattr(lfiw.training.start, "make_teams", lambda jobs, devices: [list(jobs)])
+    whole = train_all(configs, out=tmp_path / "whole", workers=0, quiet=True)
+    finish, due = Member.finish_phase, Trainer._checkpoint_due
+
+    def finish_first(member: Member, *arguments: Any) -> None:
+        """The second member does not get to it in the phase that ends at 150 steps."""
+        if member.config.replay.name == "uniform" or arguments[0].env_steps != 150:
+            finish(member, *arguments)
+
+    def killed(trainer: Trainer) -> bool:
+        if trainer.position.env_steps == 150:
+            trainer._save()
+            raise RunError("It was killed.")
+        return due(trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Member, "finish_phase", finish_first)
+        patch.setattr(Trainer, "_checkpoint_due", killed)
+        with pytest.raises(RunError, match="It was killed"):
+            train_all(configs, out=tmp_path / "apart", workers=0, quiet=True)
+    resume([tmp_path / "apart"], workers=0, quiet=True)
+    for one in whole:
+        again = tmp_path / "apart" / one.folder.relative_to(tmp_path / "whole")
+        assert logged(one.folder) == logged(again)

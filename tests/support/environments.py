@@ -323,7 +323,11 @@ class Slow(Diary):
 
 
 class Flaky(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Fails by chance, in a step or in a reset, each way with a probability of its own."""
+    """Fails by chance, in a step or in a reset, each way with a probability of its own; not in
+    its first calls, since an environment that fails when it is tried is not trained on."""
+
+    spared = 10
+    calls = 0
 
     def __init__(
         self, env: gymnasium.Env[Any, Any], chances: dict[str, float], stall_log: str | None
@@ -341,7 +345,7 @@ class Flaky(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.luck = np.random.default_rng()
 
     def _happens(self, fault: str) -> bool:
-        return bool(self.luck.random() < self.chances[fault])
+        return self.calls > self.spared and bool(self.luck.random() < self.chances[fault])
 
     def _stall(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -350,11 +354,13 @@ class Flaky(gymnasium.Wrapper[Any, Any, Any, Any]):
                 file.write(f"{seconds}\n")
 
     def reset(self, **options: Any) -> Any:
+        self.calls += 1
         if self._happens("reset raises"):
             raise RuntimeError("the start button is stuck")
         return self.env.reset(**options)
 
     def step(self, action: Any) -> Any:
+        self.calls += 1
         if self._happens("step raises"):
             raise RuntimeError("the left wheel came off")
         if self._happens("stalls"):

@@ -69,6 +69,12 @@ def test_weights_that_leave_little_of_a_batch_are_told(floor: float, advice: str
     assert ("sets a floor" in sentence) == (floor == 0)
 
 
+def test_numbers_that_overflow_say_nothing() -> None:
+    """A mean that is no longer finite is null in the log; what stops such a run is elsewhere."""
+    log = rows(300_000, q_mean=lambda at: 100.0 if at < 250_000 else float("inf"))
+    assert told(log) == []
+
+
 def test_phases_without_updates_say_nothing() -> None:
     silent: list[Row] = [{"kind": "train", "seed": 0, "env_steps": at} for at in (1000, 2000)]
     assert told([*silent, *rows(3000, q_mean=None)]) == []
@@ -84,6 +90,8 @@ def test_a_run_that_is_taken_up_tells_no_more_than_one_that_was_not() -> None:
 
 def test_the_display_shows_the_sentence_once() -> None:
     progress = Progress("Hopper-v5/td3-lfiw", 1000, 1)
+    progress.on_row(warning_row(3, 300_000, "of the log of a run that goes on"))
+    progress.state = "training"
     progress.on_row(warning_row(3, 315_000, "its Q has grown"))
     shown = io.StringIO()
     still = iter([True, True, False])

@@ -1,0 +1,18 @@
+"""Configurations as older versions stored them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def modern(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored configuration in today's form: LFIW had no floor once, and could wrap PER alone."""
+    replay = config.get("replay")
+    if not isinstance(replay, dict) or replay.get("name") != "lfiw":
+        return dict(config)
+    current = {"min_effective_sample_size": 0.0, **replay}
+    drawing, per = current.pop("sampling", None), current.pop("per", {})
+    if drawing is not None:
+        current["over"] = {"name": drawing, **(per if drawing == "per" else {})}
+    return {**config, "replay": current}
