@@ -1,4 +1,4 @@
-"""The host side of collecting and evaluating: which worker steps which run."""
+"""Collecting: which worker steps which run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def probe_all(
 
 
 class Collector:
-    """Steps the training environments of a group of runs, each in its own order.
+    """Steps the training environments of a method's runs, each in its own order.
 
     Run i lives in worker i mod W. What a run collects depends on its seed and its policies
     alone, never on the number of workers. A worker that dies or hangs is replaced; the

@@ -1,4 +1,4 @@
-"""Environments: made by id or factory, checked, with actions in [-1, 1]."""
+"""Environments, made by their id or by a factory."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from lfiw.errors import InputError
 from lfiw.types import EnvSpec
 
 
-class RolloutHost:
+class EnvServer:
     """What a worker process holds: the environments of some runs and one to evaluate in."""
 
     def __init__(self, config: EnvConfig, beat: Callable[[], None] = no_beat) -> None:

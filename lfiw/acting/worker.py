@@ -20,7 +20,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from lfiw.acting.faults import describe
-from lfiw.acting.server import RolloutHost
+from lfiw.acting.server import EnvServer
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError, RunError
 
@@ -40,19 +40,19 @@ class LocalWorker:
     that hangs here hangs for ever."""
 
     def __init__(self, config: EnvConfig) -> None:
-        self._host = RolloutHost(config)
+        self._server = EnvServer(config)
         self._answer: tuple[str, Any] = ("value", None)
 
     def start(self, method: str, *arguments: Any) -> None:
         # One BLAS thread, as in the worker processes: the same bits.
         with threadpool_limits(1, "blas"):
-            self._answer = answer(self._host, method, arguments)
+            self._answer = answer(self._server, method, arguments)
 
     def result(self) -> Any:
         return value_of(self._answer)
 
     def close(self, grace_seconds: float = CLOSE_SECONDS) -> None:
-        self._host.close()
+        self._server.close()
 
 
 class ProcessWorker:
@@ -120,10 +120,10 @@ def make_worker(config: EnvConfig, in_process: bool) -> Worker:
     return LocalWorker(config) if in_process else ProcessWorker(config)
 
 
-def answer(host: RolloutHost, method: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
+def answer(server: EnvServer, method: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
     """The outcome of a call in a form that can be sent."""
     try:
-        return "value", getattr(host, method)(*arguments)
+        return "value", getattr(server, method)(*arguments)
     except InputError as error:
         return "input error", str(error)
     except RunError as error:
@@ -160,11 +160,11 @@ def serve(connection: Connection) -> None:
     """Answer calls until the other end closes."""
     heart = Heart(connection)
     heart.beat()
-    host = RolloutHost(connection.recv(), heart.beat)
+    server = EnvServer(connection.recv(), heart.beat)
     while True:
         try:
             method, arguments = connection.recv()
-            connection.send(answer(host, method, arguments))
+            connection.send(answer(server, method, arguments))
         except (EOFError, OSError):
             return
 

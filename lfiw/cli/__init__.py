@@ -155,7 +155,3 @@ def run_command(command: Any) -> int:
         print(f"lfiw: {'; '.join(['stopped', *map(str, error.args)])}.", file=sys.stderr)
         return INTERRUPTED
     return 0
-
-
-if __name__ == "__main__":
-    main()

@@ -79,8 +79,8 @@ States = list[LearnerState]  # by shard; a batch of runs has the run axis first 
 
 
 class Group:
-    """The program of several runs of one method and their places on devices: functions of states
-    that somebody else keeps, fed and read as numpy arrays [R, ...]."""
+    """The program of several runs that differ in seeds and traced settings alone, and their places
+    on devices: functions of states that somebody else keeps, fed and read as arrays [R, ...]."""
 
     def __init__(
         self,

@@ -9,9 +9,8 @@ from lfiw.acting.collector import probe
 from lfiw.acting.evaluator import Evaluator
 from lfiw.errors import InputError, RunError
 from lfiw.machine import usable_cores
-from lfiw.runs.config_file import seeds_of
 from lfiw.runs.policies import check_episode_seed, check_fits, env_of, load_policy
-from lfiw.runs.read import stopped_seeds
+from lfiw.runs.read import live_seeds
 from lfiw.runs.rows import summed_up
 
 
@@ -23,8 +22,7 @@ def evaluate_run(
         raise InputError(f"episodes must be at least 1, not {episodes}.")
     check_episode_seed(episode_seed)
     config = env_of(folder)
-    stopped = stopped_seeds(folder)
-    seeds = [own for own in seeds_of(folder) if own not in stopped] if seed is None else [seed]
+    seeds = live_seeds(folder) if seed is None else [seed]
     if not seeds:
         raise InputError(f"All seeds of {folder} were stopped for numbers that were not finite.")
     policies = [load_policy(folder, chosen) for chosen in seeds]

@@ -1,4 +1,4 @@
-"""The log of a method folder, and reading it back."""
+"""Writing the log of a method folder."""
 
 from __future__ import annotations
 

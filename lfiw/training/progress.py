@@ -67,46 +67,46 @@ class Progress:
 class Rate:
     """Environment steps per second over all runs, and the time left at that rate."""
 
-    def __init__(self, groups: Sequence[Progress]) -> None:
-        self._groups = groups
+    def __init__(self, methods: Sequence[Progress]) -> None:
+        self._methods = methods
         self._started: float | None = None
         self._first = 0
 
     def _done(self) -> int:
-        return sum(group.env_steps * group.num_runs for group in self._groups)
+        return sum(method.env_steps * method.num_runs for method in self._methods)
 
     def read(self) -> tuple[float, float | None]:
         done = self._done()
         if self._started is None:
             # Random first steps, compilation and what a checkpoint holds say nothing about the
             # rate to come.
-            started = all(group.state != "starting" for group in self._groups)
-            if started and any(group.updates for group in self._groups):
+            started = all(method.state != "starting" for method in self._methods)
+            if started and any(method.updates for method in self._methods):
                 self._started, self._first = time.monotonic(), done
             return 0.0, None
         seconds = time.monotonic() - self._started
         rate = (done - self._first) / seconds if seconds > 1 else 0.0
-        total = sum(group.total_env_steps * group.num_runs for group in self._groups)
+        total = sum(method.total_env_steps * method.num_runs for method in self._methods)
         return rate, (total - done) / rate if rate else None
 
 
-def return_text(group: Progress, evaluation: Evaluation) -> str:
+def return_text(method: Progress, evaluation: Evaluation) -> str:
     """Over the seeds that go on."""
-    values = [mean for seed, mean in evaluation.returns.items() if seed not in group.stopped]
+    values = [mean for seed, mean in evaluation.returns.items() if seed not in method.stopped]
     if not values:
         return "-"
     spread = f" ± {np.std(values):,.0f}" if len(values) > 1 else ""
     return f"{np.mean(values):,.0f}{spread}"
 
 
-def troubles(group: Progress) -> str:
+def troubles(method: Progress) -> str:
     """What a user should look at, led by a comma; nothing where all is well."""
-    faults = f", {group.faults} fault{'s' * (group.faults > 1)}" if group.faults else ""
-    stopped = "".join(f", seed {seed} stopped" for seed in group.stopped)
+    faults = f", {method.faults} fault{'s' * (method.faults > 1)}" if method.faults else ""
+    stopped = "".join(f", seed {seed} stopped" for seed in method.stopped)
     return faults + stopped
 
 
-def live_table(title: str, groups: Sequence[Progress], rate: float, left: float | None) -> Table:
+def live_table(title: str, methods: Sequence[Progress], rate: float, left: float | None) -> Table:
     speed = f"{rate:,.0f} steps/s" if rate else "starting"
     remaining = f", {duration(left)} left" if left is not None else ""
     table = Table(title=f"{title}: {speed} over all runs{remaining}", title_justify="left")
@@ -114,67 +114,67 @@ def live_table(title: str, groups: Sequence[Progress], rate: float, left: float 
     for heading in ("seeds", "environment steps", "updates", "return", "evaluated at"):
         table.add_column(heading, justify="right")
     table.add_column("state")
-    for group in groups:
-        newest = group.evaluations[-1] if group.evaluations else None
+    for method in methods:
+        newest = method.evaluations[-1] if method.evaluations else None
         table.add_row(
-            group.name,
-            str(group.num_runs),
-            f"{group.env_steps:,} / {group.total_env_steps:,}",
-            f"{group.updates:,}",
-            return_text(group, newest) if newest else "-",
+            method.name,
+            str(method.num_runs),
+            f"{method.env_steps:,} / {method.total_env_steps:,}",
+            f"{method.updates:,}",
+            return_text(method, newest) if newest else "-",
             f"{newest.env_steps:,}" if newest else "-",
-            group.state + troubles(group),
+            method.state + troubles(method),
         )
     return table
 
 
 def show_progress(
     title: Callable[[], str],
-    groups: Sequence[Progress],
+    methods: Sequence[Progress],
     running: Callable[[], bool],
     console: Console,
 ) -> None:
-    """Show the groups until `running` says no; called in the main thread."""
-    rate = Rate(groups)
+    """Show the methods until `running` says no; called in the main thread."""
+    rate = Rate(methods)
     if not console.is_terminal:
-        _print_lines(groups, running, console, rate)
+        _print_lines(methods, running, console, rate)
         return
     with Live(console=console, refresh_per_second=4) as live:
         while running():
-            print_warnings(groups, console)
-            live.update(live_table(title(), groups, *rate.read()))
+            print_warnings(methods, console)
+            live.update(live_table(title(), methods, *rate.read()))
             time.sleep(REFRESH_SECONDS)
-        print_warnings(groups, console)
-        live.update(live_table(title(), groups, *rate.read()))
+        print_warnings(methods, console)
+        live.update(live_table(title(), methods, *rate.read()))
 
 
-def print_warnings(groups: Sequence[Progress], console: Console) -> None:
+def print_warnings(methods: Sequence[Progress], console: Console) -> None:
     """Those that are new, above the live table."""
-    for group in groups:
-        while group.warnings:
-            console.print(group.warnings.pop(0), highlight=False, soft_wrap=True)
+    for method in methods:
+        while method.warnings:
+            console.print(method.warnings.pop(0), highlight=False, soft_wrap=True)
 
 
 def _print_lines(
-    groups: Sequence[Progress], running: Callable[[], bool], console: Console, rate: Rate
+    methods: Sequence[Progress], running: Callable[[], bool], console: Console, rate: Rate
 ) -> None:
     printed: dict[int, int] = {}
     alive = True
     while alive:
         alive = running()
-        print_warnings(groups, console)
+        print_warnings(methods, console)
         speed, left = rate.read()
         pace = f", {speed:,.0f} steps/s" if speed else ""
         remaining = f", {duration(left)} left" if left is not None and alive else ""
-        for group in groups:
+        for method in methods:
             # Of a run that goes on, the log begins with evaluations of which one is enough.
-            first = printed.get(id(group), max(0, len(group.evaluations) - 1))
-            for evaluation in group.evaluations[first:]:
+            first = printed.get(id(method), max(0, len(method.evaluations) - 1))
+            for evaluation in method.evaluations[first:]:
                 console.print(
-                    f"{group.name}: {evaluation.env_steps:,} of {group.total_env_steps:,} steps, "
-                    f"return {return_text(group, evaluation)}{troubles(group)}{pace}{remaining}",
+                    f"{method.name}: {evaluation.env_steps:,} of {method.total_env_steps:,} steps, "
+                    f"return {return_text(method, evaluation)}{troubles(method)}{pace}{remaining}",
                     highlight=False,
                     soft_wrap=True,
                 )
-                printed[id(group)] = first = first + 1
+                printed[id(method)] = first = first + 1
         time.sleep(REFRESH_SECONDS)

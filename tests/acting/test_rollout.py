@@ -8,7 +8,7 @@ from lfiw.acting.envs import make_env
 from lfiw.acting.episodes import Episode, run_episodes
 from lfiw.acting.evaluator import eval_seeds
 from lfiw.acting.rollout import EnvRunner
-from lfiw.acting.server import RolloutHost
+from lfiw.acting.server import EnvServer
 from lfiw.acting.spaces import check_spaces
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
@@ -202,7 +202,7 @@ def test_non_finite_observation_never_reaches_the_policy() -> None:
     [("obs", 0), ("obs", 2), ("obs", 3), ("reward", 2), ("reward", 3)],
 )
 def test_non_finite_values_in_an_evaluation_are_refused(field: str, at: int) -> None:
-    host = RolloutHost(EnvConfig("environments:make_faulty", {"fault": field, "at": at}))
+    host = EnvServer(EnvConfig("environments:make_faulty", {"fault": field, "at": at}))
     with pytest.raises(InputError) as raised:
         host.evaluate(linear_policy("deterministic", 3, 1), [0])
     assert str(raised.value) == (
@@ -250,7 +250,7 @@ def test_evaluation_does_not_explore() -> None:
 
 def test_evaluation_leaves_training_alone() -> None:
     def rows(evaluate: bool) -> np.ndarray:
-        host = RolloutHost(EnvConfig("environments:make_diary", {"length": 3}))
+        host = EnvServer(EnvConfig("environments:make_diary", {"length": 3}))
         host.open({0: 7})
         parts = []
         for _ in range(3):
