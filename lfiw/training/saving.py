@@ -35,8 +35,8 @@ class Saved:
     config_file: Mapping[str, Any]
 
 
-def save(folder: Path, seeds: Sequence[int], saved: Saved) -> dict[str, Any]:
-    """Commit a checkpoint; returns its facts."""
+def save(folder: Path, seeds: Sequence[int], saved: Saved) -> None:
+    """Commit a checkpoint."""
     names = [str(seed) for seed in seeds]
     phase = saved.phase
     facts = {
@@ -62,7 +62,6 @@ def save(folder: Path, seeds: Sequence[int], saved: Saved) -> dict[str, Any]:
     }
     position = saved.position
     save_checkpoint(folder, checkpoint_name(position.env_steps, position.updates), facts, files)
-    return facts
 
 
 def load(checkpoint: Checkpoint, seeds: Sequence[int]) -> Saved:

@@ -14,7 +14,7 @@ from lfiw.errors import InputError
 from lfiw.learning.config import make_config
 from lfiw.results.methods import read_methods
 from lfiw.results.readme import BEGIN, END, rebuild_page
-from lfiw.results.store import add_runs
+from lfiw.results.store import add_runs, comparable
 from lfiw.runs.files import write_json
 from lfiw.settings import to_json
 
@@ -332,3 +332,13 @@ def test_the_committed_store_is_complete() -> None:
         assert list(method.curves.seeds) == method.config["seeds"]
         assert method.record["commit"]
         assert method.wall_seconds is not None
+
+
+def test_seeds_join_a_method_that_was_stored_before_there_was_a_floor() -> None:
+    env = {"id": "Hopper-v5", "kwargs": {}}
+    ratio = {"name": "lfiw", "temperature": 5.0}
+    before = {"env": env, "env_steps": 10, "replay": ratio | {"sampling": "uniform", "per": {}}}
+    now = ratio | {"over": {"name": "uniform"}, "min_effective_sample_size": 0.0}
+    assert comparable(before) == comparable({"env": env, "env_steps": 10, "replay": now})
+    floored = now | {"min_effective_sample_size": 0.6}
+    assert comparable(before) != comparable({"env": env, "env_steps": 10, "replay": floored})
