@@ -21,7 +21,7 @@ from lfiw.report.page import MAX_POINTS, embed
 from lfiw.report.summary import summarise
 from lfiw.results.catalogue import STRATEGIES
 from lfiw.results.methods import read_methods
-from lfiw.results.readme import provenance_table
+from lfiw.results.readme import runs_table
 from lfiw.wording import one_line
 
 HOSTILE = "</script><script>document.title='broken'</script><!-- {{css}} \u2028 & $x^$"
@@ -166,7 +166,12 @@ def test_a_strategy_has_one_colour_everywhere(tmp_path: Path, monkeypatch: Any) 
 
     def colours(name: str, words: str) -> set[str]:
         lines = [line for axes in saved[name].axes for line in axes.lines]
-        return {line.get_color() for line in lines if words in line.get_label().lower()}
+        labels = {line: line.get_label().lower() for line in lines}
+        return {
+            line.get_color()
+            for line, label in labels.items()
+            if words in label and ("floor" in words or "floor" not in label)
+        }
 
     looks = json.loads(report(tmp_path)[0].scripts[0])["looks"]
     assert len(saved) == 6
@@ -174,6 +179,7 @@ def test_a_strategy_has_one_colour_everywhere(tmp_path: Path, monkeypatch: Any) 
         for name in saved.keys() - {"chain"}:
             assert colours(name, strategy) == {looks[strategy]["colour"]}
     assert colours("chain", "stationary") == {looks["lfiw"]["colour"]}
+    assert len(colours("chain", ", floor") - {looks["lfiw"]["colour"]}) == 1
     assert colours("chain", "uniform") == {looks["uniform"]["colour"]}
     assert colours("curves", "uniform") == {looks["uniform"]["colour"]}
     assert colours("chain", "td error") == {STRATEGIES["per"].colour}
@@ -241,7 +247,7 @@ def test_entries_that_are_null_are_no_obstacle(tmp_path: Path) -> None:
     content["config"]["env_steps"] = content["hardware"] = content["versions"] = None
     (run / "config.json").write_text(json.dumps(content))
     report(tmp_path / "runs")
-    assert "jax None" in provenance_table(read_methods([tmp_path / "runs"])).markdown()
+    assert "jax None" in runs_table(read_methods([tmp_path / "runs"])).markdown()
 
 
 def test_number_that_is_not_finite_is_no_obstacle(tmp_path: Path) -> None:
