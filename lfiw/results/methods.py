@@ -20,7 +20,7 @@ from lfiw.errors import InputError, NothingYet
 from lfiw.results.catalogue import ENV_STEPS, STRATEGIES, family_of
 from lfiw.results.curves import Curves, column, make_curves
 from lfiw.runs.config_file import read_config_file
-from lfiw.runs.layout import folders_below, parts_of
+from lfiw.runs.layout import CONFIG, folders_below, parts_of
 from lfiw.runs.metrics import DIAGNOSTICS
 from lfiw.runs.read import read_metrics, stopped_seeds
 from lfiw.runs.rows import Row
@@ -186,7 +186,7 @@ def _sources(path: Path) -> list[Path]:
 
 def _read_run(folder: Path) -> Method:
     rows = list(evaluation_rows(folder))
-    return _make_method(folder.resolve().name, rows, folder / "config.json", folder)
+    return _make_method(folder.resolve().name, rows, folder / CONFIG, folder)
 
 
 def evaluation_rows(folder: Path) -> Iterator[Row]:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from lfiw.runs.read import EVALUATIONS
 from lfiw.runs.rows import Row
 from lfiw.wording import duration, one_line
 
@@ -42,7 +43,7 @@ class Progress:
     def on_row(self, row: Row) -> None:
         """Read a row of the log."""
         self.faults += len(row.get("faults", ()))
-        if row["kind"] in ("eval", "failed eval"):
+        if row["kind"] in EVALUATIONS:
             found = self.under_way.setdefault(row["env_steps"], {})
             found[row["seed"]] = row.get("return_mean")
         if row["kind"] == "stopped":

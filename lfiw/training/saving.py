@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lfiw.acting.episodes import Episode
+from lfiw.acting.networks import below
 from lfiw.acting.rollout import RunnerState
 from lfiw.errors import Damaged
 from lfiw.learning.team import Arrays, Calls
@@ -86,7 +85,7 @@ def load(checkpoint: Checkpoint, seeds: Sequence[int]) -> Saved:
         log={name: facts[name] for name in ("log_bytes", "log_sha256", "wall_seconds")},
         runners=runners,
         segments=[facts["segments"][name] for name in names],
-        learners=[_below(own, "learner.") for own in arrays],
+        learners=[below(own, "learner") for own in arrays],
         phase=phase,
         calls=_calls_of(arrays),
         stopped={names.index(name): reason for name, reason in facts["stopped"].items()},
@@ -104,12 +103,4 @@ def _of_calls(calls: Calls, run: int) -> Arrays:
 
 def _calls_of(runs: Sequence[Arrays]) -> Calls:
     count = len({name.split(".")[1] for name in runs[0] if name.startswith("phase.")})
-    return [[_below(own, f"phase.{index}.") for own in runs] for index in range(count)]
-
-
-def _below(arrays: Mapping[str, np.ndarray], prefix: str) -> Arrays:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
+    return [[below(own, f"phase.{index}") for own in runs] for index in range(count)]
