@@ -1,8 +1,7 @@
 """Signs that a run goes wrong, each told once with the setting to change. Nothing is changed for
 the user.
 
-The limits are set by the stored results: Q doubled within 50,000 steps, or the TD error trebled, in
-half of the runs that collapsed and in one of a hundred of the others.
+The limits are our choice, set such that few of the stored results that did not collapse pass them.
 """
 
 from __future__ import annotations
