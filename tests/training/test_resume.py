@@ -24,13 +24,15 @@ from trainings import (
 
 import lfiw
 from lfiw.errors import InputError, RunError
+from lfiw.learning.config import make_config
 from lfiw.learning.saved_state import saved_leaf
 from lfiw.results.curves import read_curves
 from lfiw.runs.checkpoint import list_checkpoints
 from lfiw.runs.config_file import write_config
 from lfiw.runs.evaluate import evaluate_run
-from lfiw.training.folder import check_disk
-from lfiw.training.resume import resume
+from lfiw.settings import to_json
+from lfiw.training.folder import Training, check_disk
+from lfiw.training.resume import refuse_other_settings, resume
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -238,3 +240,12 @@ def test_disk_that_cannot_hold_the_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot fit"):
         check_disk(10**18, [tmp_path / "not" / "there" / "yet"])
     check_disk(1, [tmp_path])
+
+
+def test_a_folder_with_another_wrapped_strategy_is_another_training(tmp_path: Path) -> None:
+    """Uniform replay has no settings of its own by which it could be told from PER."""
+    over_per = make_config("Pendulum-v1", "sac", "lfiw", **{"replay.over": "per"})
+    write_config(tmp_path, {"config": to_json(over_per)})
+    refuse_other_settings(Training(tmp_path, over_per))
+    with pytest.raises(InputError, match=r"replay.over per there, uniform here"):
+        refuse_other_settings(Training(tmp_path, make_config("Pendulum-v1", "sac", "lfiw")))
