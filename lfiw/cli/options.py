@@ -135,10 +135,10 @@ def sweep_one(
 
 def refuse_unknown(configs: Sequence[TrainConfig], key: str) -> None:
     """A setting that no method has."""
-    from lfiw.settings import has_setting, walk
+    from lfiw.settings import has_setting, parts, walk
 
     if not any(has_setting(config, key) for config in configs):
-        names = {name for config in configs for name, _, _ in walk(config)}
+        names = {name for config in configs for name, *_ in (*walk(config), *parts(config))}
         raise InputError(f"Unknown setting {key!r}.{nearest(key, names)}")
 
 

@@ -53,6 +53,7 @@ def test_values_of_a_traced_setting_share_one_program() -> None:
     [
         ("replay.temperature", "--sweep takes KEY=VALUE,VALUE..., not 'replay.temperature'"),
         ("replay.temprature=1,2", "Did you mean replay.temperature"),
+        ("replay.ovr=per,ere", "Did you mean replay.over?"),
         ("replay.temperature=1,1", "contain one twice"),
         ("replay.temperature=", "--sweep needs at least one name"),
         ("replay.temperature=cold,hot", "takes a value of type float, not 'cold'"),
