@@ -7,6 +7,7 @@ from lfiw.ratio.network import (
     RatioState,
     effective_sample_size,
     make_ratio,
+    raised_temperature,
     ratio_weights,
     with_floor,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "RatioState",
     "effective_sample_size",
     "make_ratio",
+    "raised_temperature",
     "ratio_weights",
     "with_floor",
 ]
