@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from lfiw.replay.lfiw import LfiwConfig
     from lfiw.replay.per import PerConfig
     from lfiw.replay.uniform import UniformConfig
+    from lfiw.runs.evaluate import evaluate
     from lfiw.runs.policies import load_policy
+    from lfiw.runs.record import Recording, record
     from lfiw.training import train, train_all
     from lfiw.training.folder import Training
+    from lfiw.training.resume import resume, resume_all
 
 _HOMES = {
     "SacConfig": "lfiw.agents.sac",
@@ -32,6 +35,9 @@ _HOMES = {
     "InputError": "lfiw.errors",
     "Policy": "lfiw.acting.policy",
     "load_policy": "lfiw.runs.policies",
+    "evaluate": "lfiw.runs.evaluate",
+    "Recording": "lfiw.runs.record",
+    "record": "lfiw.runs.record",
     "UniformConfig": "lfiw.replay.uniform",
     "PerConfig": "lfiw.replay.per",
     "EreConfig": "lfiw.replay.ere",
@@ -39,6 +45,8 @@ _HOMES = {
     "Training": "lfiw.training.folder",
     "train": "lfiw.training",
     "train_all": "lfiw.training",
+    "resume": "lfiw.training.resume",
+    "resume_all": "lfiw.training.resume",
 }
 
 __all__ = [
@@ -48,14 +56,19 @@ __all__ = [
     "LfiwConfig",
     "PerConfig",
     "Policy",
+    "Recording",
     "SacConfig",
     "Td3Config",
     "TrainConfig",
     "Training",
     "UniformConfig",
     "__version__",
+    "evaluate",
     "load_policy",
     "make_config",
+    "record",
+    "resume",
+    "resume_all",
     "train",
     "train_all",
 ]

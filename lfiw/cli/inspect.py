@@ -63,9 +63,9 @@ class Evaluate:
     """Print JSON."""
 
     def run(self, console: Console) -> None:
-        from lfiw.runs.evaluate import evaluate_run
+        from lfiw.runs.evaluate import evaluate
 
-        rows = evaluate_run(self.folder, self.episodes, self.seed, self.episode_seed)
+        rows = evaluate(self.folder, self.episodes, self.seed, self.episode_seed)
         if self.json:
             print(json.dumps(rows, indent=2))
             return
@@ -143,7 +143,7 @@ class Record:
     """The video: .mp4 or .gif."""
 
     def run(self, console: Console) -> None:
-        from lfiw.runs.record import record_run
+        from lfiw.runs.record import record
 
-        path, total_reward, length = record_run(self.folder, self.out, self.seed, self.episode_seed)
+        path, total_reward, length = record(self.folder, self.out, self.seed, self.episode_seed)
         console.print(f"{path}: return {total_reward:,.1f} in {length} steps", soft_wrap=True)

@@ -144,11 +144,11 @@ class Resume(OnMachine):
 
     def run(self, console: Console) -> None:
         from lfiw.settings import parse
-        from lfiw.training.resume import resume
+        from lfiw.training.resume import resume_all
 
         if not self.folders:
             raise InputError("Name at least one method folder.")
-        done = resume(
+        done = resume_all(
             self.folders,
             env_steps=None if self.env_steps is None else parse("--env-steps", self.env_steps, int),
             seeds=parse_seeds(self.seeds) if self.seeds is not None else (),

@@ -179,7 +179,7 @@ def train_method(
     from lfiw.learning.config import config_from_json
     from lfiw.runs.read import is_begun
     from lfiw.training.jobs import Job
-    from lfiw.training.resume import resume
+    from lfiw.training.resume import resume_all
     from lfiw.training.start import run_jobs
 
     cpus = min(share.cpus, usable_cores())
@@ -188,7 +188,7 @@ def train_method(
     place = Path(folder)
     wait_until_free(place)
     if is_begun(place):
-        resume([place], workers=workers, devices=devices)
+        resume_all([place], workers=workers, devices=devices)
     else:
         job = Job(config_from_json(config), place)
         run_jobs([job], workers, devices, Console(stderr=True))

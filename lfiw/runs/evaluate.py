@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from os import PathLike
 
 from lfiw.acting.collector import probe
 from lfiw.acting.evaluator import Evaluator
 from lfiw.errors import InputError, RunError
 from lfiw.machine import usable_cores
+from lfiw.runs.layout import folder_of
 from lfiw.runs.policies import check_episode_seed, check_fits, env_of, load_policy
 from lfiw.runs.read import live_seeds
-from lfiw.runs.rows import summed_up
+from lfiw.runs.rows import Row, summed_up
+from lfiw.settings import conform
 
 
-def evaluate_run(
-    folder: str | Path, episodes: int = 10, seed: int | None = None, episode_seed: int = 0
-) -> list[dict[str, Any]]:
-    """Deterministic episodes of one seed's policy, or of every seed's that was not given up."""
+def evaluate(
+    folder: str | PathLike[str],
+    episodes: int = 10,
+    seed: int | None = None,
+    episode_seed: int = 0,
+) -> list[Row]:
+    """Deterministic episodes of trained policies, each in a process that makes the environment.
+
+    `folder` is a method folder, or what `lfiw.train` returned. `seed` chooses the policy of one
+    training seed; without it every seed's that was not given up is evaluated. Episode k is reset
+    with `episode_seed` + k. Each row has `seed`, `return_mean`, `return_std`, `length_mean` and
+    `episodes`.
+
+    >>> lfiw.evaluate(training, episodes=20)[0]["return_mean"]
+    """
+    folder = folder_of(folder)
+    episodes = conform("episodes", episodes, int)
+    episode_seed = conform("episode_seed", episode_seed, int)
+    seed = conform("seed", seed, int | None)
     if episodes < 1:
         raise InputError(f"episodes must be at least 1, not {episodes}.")
     check_episode_seed(episode_seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 
 from lfiw.errors import InputError
@@ -32,6 +33,15 @@ def short_names(folders: Sequence[Path]) -> list[str]:
     paths = [folder.resolve() for folder in folders]
     common = os.path.commonpath([path.parent for path in paths])
     return [path.relative_to(common).as_posix() for path in paths]
+
+
+def folder_of(named: str | PathLike[str]) -> Path:
+    """The path of a method folder as users name it: a path, or a `Training`."""
+    if not isinstance(named, str | PathLike):
+        raise InputError(
+            f"A method folder is a path, or what lfiw.train returned; this is neither: {named!r}."
+        )
+    return Path(named)
 
 
 def policy_file(folder: str | Path, seed: int) -> Path:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,17 +14,38 @@ from lfiw.acting.envs import make_env
 from lfiw.acting.spaces import check_spaces
 from lfiw.errors import InputError, RunError
 from lfiw.runs.files import make_parent
+from lfiw.runs.layout import folder_of
 from lfiw.runs.policies import check_episode_seed, check_fits, env_of, load_policy
+from lfiw.settings import conform
 from lfiw.wording import one_line
 
 MAX_RECORDED_STEPS = 10_000
 
 
-def record_run(
-    folder: str | Path, out: str | Path, seed: int = 0, episode_seed: int = 0
-) -> tuple[Path, float, int]:
-    """One deterministic episode as a video; returns the file, the return and the length."""
-    path = Path(out)
+class Recording(NamedTuple):
+    """A video of one episode."""
+
+    path: Path
+    total_reward: float
+    length: int  # steps of the episode, one less than the video's frames
+
+
+def record(
+    folder: str | PathLike[str],
+    out: str | PathLike[str] = "episode.mp4",
+    seed: int = 0,
+    episode_seed: int = 0,
+) -> Recording:
+    """One deterministic episode as a video, without a screen.
+
+    `folder` is a method folder, or what `lfiw.train` returned; the policy of its training seed
+    `seed` acts. The name of the video, `out`, ends in .mp4 or .gif.
+
+    >>> lfiw.record(training, "episode.mp4", seed=1).total_reward
+    """
+    folder, path = folder_of(folder), Path(out)
+    seed = conform("seed", seed, int)
+    episode_seed = conform("episode_seed", episode_seed, int)
     if path.suffix.lower() not in (".mp4", ".gif"):
         raise InputError(f"{out}: the file name must end in .mp4 or .gif.")
     check_episode_seed(episode_seed)
@@ -65,7 +87,7 @@ def record_run(
     if path.suffix.lower() == ".gif":
         options = {"duration": 1000 / fps}
     imageio.mimsave(path, frames, **options)
-    return path, total_reward, len(frames) - 1
+    return Recording(path, total_reward, len(frames) - 1)
 
 
 def _frame(env: Any) -> np.ndarray:

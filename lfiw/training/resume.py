@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from contextlib import ExitStack
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,17 @@ from lfiw.machine import versions
 from lfiw.runs.checkpoint import Checkpoint
 from lfiw.runs.config_file import config_is_intact, read_config, seeds_of
 from lfiw.runs.files import refuse_links
-from lfiw.runs.layout import CONFIG, added_folder, find_folders, parts_of, safe_name
+from lfiw.runs.layout import (
+    CONFIG,
+    added_folder,
+    find_folders,
+    folder_of,
+    parts_of,
+    safe_name,
+)
 from lfiw.runs.lock import locked
 from lfiw.runs.recovery import is_last, newest_good
-from lfiw.settings import parts, to_json, walk
+from lfiw.settings import conform, parts, to_json, walk
 from lfiw.training.devices import choose_devices, hardware, prepare_jax
 from lfiw.training.folder import Training
 from lfiw.training.jobs import Job
@@ -30,7 +38,38 @@ CHANGEABLE = ("env_steps", "schedule_env_steps", "checkpoint")
 
 
 def resume(
-    paths: Sequence[str | Path],
+    folder: str | PathLike[str],
+    *,
+    env_steps: int | None = None,
+    seeds: Sequence[int] = (),
+    allow_inexact: bool = False,
+    workers: int | None = None,
+    devices: str | None = None,
+    quiet: bool = False,
+) -> Training:
+    """Go on with one method where it was stopped or killed, to the same bits on the same machine;
+    a finished one is left as it is.
+
+    `folder` is a method folder, or what `lfiw.train` returned. `env_steps` extends its runs, and
+    `seeds` that it does not have yet are added. `allow_inexact` goes on although versions, hardware
+    or settings differ.
+
+    >>> training = lfiw.resume("runs/Pendulum-v1/sac-lfiw", env_steps=40_000)
+    """
+    found = find_folders([folder_of(folder)])
+    if len(found) > 1:
+        raise InputError(
+            f"{folder_of(folder)} holds {len(found)} method folders: name one of them, or go on "
+            f"with all (lfiw.resume_all)."
+        )
+    where: dict[str, Any] = {"workers": workers, "devices": devices, "quiet": quiet}
+    return resume_all(
+        found, env_steps=env_steps, seeds=seeds, allow_inexact=allow_inexact, **where
+    )[0]
+
+
+def resume_all(
+    paths: Sequence[str | PathLike[str]],
     *,
     env_steps: int | None = None,
     seeds: Sequence[int] = (),
@@ -39,12 +78,16 @@ def resume(
     devices: str | None = None,
     quiet: bool = False,
 ) -> list[Training]:
-    """Go on with every method folder at or below the paths; `env_steps` extends them, and `seeds`
-    that a run does not have yet are added to it."""
+    """Go on with every method folder at or below the paths, side by side; the rest as for
+    `resume`."""
+    if isinstance(paths, str | PathLike):
+        raise InputError(f"lfiw.resume_all takes a list of folders, not {folder_of(paths)}.")
+    env_steps = conform("env_steps", env_steps, int | None)
+    seeds = conform("seeds", seeds, tuple[int, ...])
     console = Console(quiet=quiet, stderr=True, markup=False)
     here = conditions(devices)
     jobs = []
-    folders = find_folders(paths)
+    folders = find_folders([folder_of(path) for path in paths])
     with ExitStack() as locks:
         for folder in folders:
             refuse_links(folder)
@@ -137,7 +180,7 @@ def extended(config: TrainConfig, env_steps: int | None) -> TrainConfig:
     if env_steps is None or env_steps == config.env_steps:
         return config
     if env_steps < config.env_steps:
-        raise InputError(f"--env-steps {env_steps} is less than the run's {config.env_steps}.")
+        raise InputError(f"env_steps {env_steps} is less than the run's {config.env_steps}.")
     return dataclasses.replace(
         config, env_steps=env_steps, schedule_env_steps=config.schedule_horizon
     )

@@ -28,7 +28,7 @@ from lfiw.training import train_all
 from lfiw.training.devices import turns_of_teams
 from lfiw.training.jobs import Job, make_teams
 from lfiw.training.member import Member
-from lfiw.training.resume import resume
+from lfiw.training.resume import resume_all
 from lfiw.training.trainer import Trainer
 
 ENV = "environments:make_point"
@@ -287,7 +287,7 @@ def test_members_that_were_saved_apart_come_together_again(
         patch.setattr(Trainer, "_checkpoint_due", killed)
         with pytest.raises(RunError, match="It was killed"):
             train_all(configs, out=tmp_path / "apart", workers=0, quiet=True)
-    resume([tmp_path / "apart"], workers=0, quiet=True)
+    resume_all([tmp_path / "apart"], workers=0, quiet=True)
     for one in whole:
         again = tmp_path / "apart" / one.folder.relative_to(tmp_path / "whole")
         assert logged(one.folder) == logged(again)

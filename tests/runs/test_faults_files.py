@@ -17,7 +17,7 @@ from lfiw.errors import InputError
 from lfiw.runs.checkpoint import list_checkpoints
 from lfiw.runs.recovery import newest_good
 from lfiw.runs.verify import verify_run
-from lfiw.training.resume import resume
+from lfiw.training.resume import resume_all
 
 TESTS = Path(__file__).parents[1] / "support"
 NAMESPACE = ("unshare", "--map-root-user", "--mount")  # a place to mount in, for users too
@@ -134,7 +134,7 @@ def test_resume_after_damage_ends_the_same(trained: Path, tmp_path: Path) -> Non
     shutil.copytree(trained, run)
     newest = list_checkpoints(run)[0]
     (newest / "seed-0.safetensors").write_bytes(b"")
-    resume([run], quiet=True)
+    resume_all([run], quiet=True)
     assert verify_run(run)[0] == []
     for file in files_of(trained):
         if file.parts[0] in ("policies", "ring", "snapshots"):
@@ -150,8 +150,8 @@ def test_a_damaged_log_is_no_end_of_the_training(trained: Path, tmp_path: Path) 
     content = log.read_bytes()
     log.write_bytes(b"?" + content[1:].replace(b'"updates": 0', b'"updates": 9', 1))
     with pytest.raises(InputError, match=r"metrics.jsonl is damaged.*--allow-inexact goes on"):
-        resume([run], quiet=True)
-    resume([run], quiet=True, allow_inexact=True)
+        resume_all([run], quiet=True)
+    resume_all([run], quiet=True, allow_inexact=True)
     for file in files_of(trained):
         if file.parts[0] in ("policies", "ring", "snapshots"):
             assert (run / file).read_bytes() == (trained / file).read_bytes(), file

@@ -25,11 +25,11 @@ from lfiw.errors import InputError, RunError
 from lfiw.results.curves import read_curves
 from lfiw.runs.checkpoint import list_checkpoints, manifest_bytes
 from lfiw.runs.config_file import write_config
-from lfiw.runs.evaluate import evaluate_run
+from lfiw.runs.evaluate import evaluate
 from lfiw.runs.files import json_hash, refuse_links
 from lfiw.runs.read import read_metrics
 from lfiw.runs.verify import verify_run
-from lfiw.training.resume import resume
+from lfiw.training.resume import resume_all
 
 SETTINGS: dict[str, Any] = {
     **{"learning_starts": 50, "random_env_steps": 50, "batch_size": 16, "env_steps": 100},
@@ -248,7 +248,7 @@ def test_hostile_checkpoint(run: Path, kind: str) -> None:
     CHECKPOINTS[kind](newest)
     # Beyond the last step there would be something to train.
     with pytest.raises((InputError, RunError)) as refused:
-        resume([run], env_steps=150, workers=0, quiet=True)
+        resume_all([run], env_steps=150, workers=0, quiet=True)
     assert "\n" not in str(refused.value)
     assert not (newest / "witness").exists()
 
@@ -257,7 +257,7 @@ def test_checkpoint_that_does_not_say_how_long_the_run_was(run: Path) -> None:
     """Its snapshots may be of another length: those that lie ahead are taken anew."""
     newest, _ = list_checkpoints(run)
     rewrite(newest, lambda manifest: manifest["facts"]["config"]["config"].pop("env_steps"))
-    resume([run], env_steps=150, workers=0, quiet=True)
+    resume_all([run], env_steps=150, workers=0, quiet=True)
     assert read_metrics(run)[-1]["env_steps"] == 150
 
 
@@ -282,7 +282,7 @@ def test_links_lead_nowhere(run: Path, tmp_path: Path) -> None:
             target.rename(kept)
         target.symlink_to(victim)
         with pytest.raises(InputError):
-            resume([run], env_steps=150, quiet=True)
+            resume_all([run], env_steps=150, quiet=True)
         assert verify_run(run)[0] != []
         assert victim.read_text() == "precious"
         target.unlink()
@@ -290,7 +290,7 @@ def test_links_lead_nowhere(run: Path, tmp_path: Path) -> None:
             kept.rename(target)
     os.mkfifo(run / "policies" / "fifo")
     with pytest.raises(InputError, match="fifo"):
-        resume([run], quiet=True)
+        resume_all([run], quiet=True)
 
 
 CONFIGS: dict[str, bytes] = {
@@ -305,7 +305,7 @@ CONFIGS: dict[str, bytes] = {
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_hostile_configuration(run: Path, kind: str) -> None:
     (run / "config.json").write_bytes(CONFIGS[kind])
-    for read in (lambda: resume([run], quiet=True), lambda: evaluate_run(run)):
+    for read in (lambda: resume_all([run], quiet=True), lambda: evaluate(run)):
         with pytest.raises(InputError, match=r"config\.json"):
             read()
     assert verify_run(run)[0] != []
@@ -319,7 +319,7 @@ def test_configuration_is_known_byte_by_byte(run: Path) -> None:
     (problem,), _ = verify_run(run)
     assert "config.json is damaged" in problem
     with pytest.raises(InputError, match=r"config\.json is damaged"):
-        resume([run], quiet=True)
+        resume_all([run], quiet=True)
 
 
 def use(run: Path, capfd: Any) -> None:
@@ -371,9 +371,9 @@ def test_configuration_cannot_name_python_itself(run: Path, tmp_path: Path, env_
     content["config"]["env"]["max_episode_steps"] = None
     write_config(run, content)
     with pytest.raises(InputError, match="Python's own modules"):
-        evaluate_run(run)
+        evaluate(run)
     with pytest.raises(InputError):
-        resume([run], env_steps=150, allow_inexact=True, quiet=True)
+        resume_all([run], env_steps=150, allow_inexact=True, quiet=True)
     assert not (tmp_path / "witness").exists()
 
 

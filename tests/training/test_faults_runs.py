@@ -22,12 +22,12 @@ from lfiw.errors import InputError, RunError
 from lfiw.learning.config import make_config
 from lfiw.results.curves import read_curves
 from lfiw.runs.checkpoint import load_checkpoint
-from lfiw.runs.evaluate import evaluate_run
+from lfiw.runs.evaluate import evaluate
 from lfiw.runs.read import read_metrics
 from lfiw.runs.verify import verify_run
 from lfiw.training.jobs import Job
 from lfiw.training.phase import sickness
-from lfiw.training.resume import resume
+from lfiw.training.resume import resume_all
 from lfiw.training.start import run_jobs
 
 SEEDS = tuple(range(8))
@@ -122,9 +122,9 @@ def test_last_good_checkpoint_of_the_sick_run_is_kept(sick: Path) -> None:
 def test_extended_run_leaves_the_sick_one_alone(control: Path, sick: Path) -> None:
     """Which also shows that its mark survives a restart."""
     before = log_of(sick, SICK)
-    resume([control], env_steps=800, workers=0, quiet=True)
+    resume_all([control], env_steps=800, workers=0, quiet=True)
     with pytest.raises(RunError, match=f"sac-lfiw seed {SICK} "):
-        resume([sick], env_steps=800, workers=0, quiet=True)
+        resume_all([sick], env_steps=800, workers=0, quiet=True)
     assert log_of(sick, SICK) == before
     for seed in (0, 7):
         assert log_of(sick, seed) == log_of(control, seed)
@@ -141,7 +141,7 @@ def test_run_with_nobody_left_ends_early(tmp_path: Path) -> None:
     steps = [row["env_steps"] for row in read_metrics(tmp_path / FOLDER)]
     assert 100 < max(steps) < 600
     with pytest.raises(InputError, match=r"All seeds of .* were stopped"):
-        evaluate_run(tmp_path / FOLDER)
+        evaluate(tmp_path / FOLDER)
 
 
 def test_run_stopped_before_its_first_policy_is_no_damage(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_run_stopped_before_its_first_policy_is_no_damage(tmp_path: Path) -> Non
     run = tmp_path / FOLDER
     assert [path.stem for path in run.glob("policies/*")] == ["seed-0"]
     assert verify_run(run)[0] == []
-    assert [row["seed"] for row in evaluate_run(run, episodes=1)] == [0]
+    assert [row["seed"] for row in evaluate(run, episodes=1)] == [0]
     (run / "policies" / "seed-0.safetensors").unlink()
     (run / "policies" / "seed-9.safetensors").touch()
     assert any("seed-0.safetensors" in problem for problem in verify_run(run)[0])

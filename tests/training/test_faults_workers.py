@@ -28,7 +28,7 @@ from lfiw.acting.worker import ProcessWorker
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError, RunError
 from lfiw.runs.read import read_metrics
-from lfiw.training.resume import resume
+from lfiw.training.resume import resume_all
 from lfiw.types import EnvSpec, row_columns
 
 HANG_SECONDS = 10.0  # an honest start or step takes a twentieth of it
@@ -321,7 +321,7 @@ def test_limit_leaves_a_checkpoint_from_which_the_run_goes_on(
     fuse.write_text("mended")
     broken = tmp_path / "broken" / "environments-make_breaking" / "sac-uniform"
     assert max(row["env_steps"] for row in read_metrics(broken)) == 300
-    resume([broken], workers=workers, quiet=True)
+    resume_all([broken], workers=workers, quiet=True)
     healthy = train("healthy")
     for seed in (0, 1):
         names = [f"policies/seed-{seed}.safetensors", f"ring/seed-{seed}/rows-000000.f32"]

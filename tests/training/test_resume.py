@@ -29,10 +29,10 @@ from lfiw.learning.saved_state import saved_leaf
 from lfiw.results.curves import read_curves
 from lfiw.runs.checkpoint import list_checkpoints
 from lfiw.runs.config_file import write_config
-from lfiw.runs.evaluate import evaluate_run
+from lfiw.runs.evaluate import evaluate
 from lfiw.settings import to_json
 from lfiw.training.folder import Training, check_disk
-from lfiw.training.resume import refuse_other_settings, resume
+from lfiw.training.resume import refuse_other_settings, resume_all
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,7 +47,7 @@ def test_killed_the_run_ends_the_same(tmp_path: Path) -> None:
     process = command("train", ENV, *options)
     folder = tmp_path / "killed" / "environments-make_point"
     kill_in_training(process, folder, signal.SIGKILL, random.Random(0))
-    (resumed,) = resume([folder], quiet=True, workers=0)
+    (resumed,) = resume_all([folder], quiet=True, workers=0)
     whole = lfiw.train(ENV, out=tmp_path / "whole", quiet=True, workers=0, **settings)
     assert rows(resumed.folder) == rows(whole.folder)
     assert contents(resumed.folder) == contents(whole.folder)
@@ -89,7 +89,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_extended_run_goes_on(finished: Path) -> None:
     before, snapshots = rows(finished), snapshots_of(finished)
-    resume([finished], env_steps=300, quiet=True, workers=0)
+    resume_all([finished], env_steps=300, quiet=True, workers=0)
     after = rows(finished)
     assert after[: len(before)] == before
     assert after[-1]["env_steps"] == 300
@@ -117,16 +117,16 @@ def test_snapshots_that_an_extended_run_has_not_reached_are_gone(
     with monkeypatch.context() as patch:
         patch.setattr("lfiw.training.member.Member.finish_phase", fail)
         with pytest.raises(RunError, match="pulled the plug"):
-            resume([run], env_steps=400, quiet=True, workers=0)
+            resume_all([run], env_steps=400, quiet=True, workers=0)
     assert list(snapshots_of(run)) == [20, 40]  # step 200 is half of the way now
-    resume([run], quiet=True, workers=0)
+    resume_all([run], quiet=True, workers=0)
     assert list(snapshots_of(run)) == [20, 40, 60, 80, 100]
 
 
 def test_extended_ring_goes_on_where_it_ended(finished: Path) -> None:
     """The first 200 rows filled their ring, so its head was back at slot 0; in the ring of the
     extended run it must stand behind them, or empty slots would be drawn."""
-    resume([finished], env_steps=360, quiet=True, workers=0)
+    resume_all([finished], env_steps=360, quiet=True, workers=0)
     newest = list_checkpoints(finished)[0] / "seed-0.safetensors"
     arrays = load_file(newest)
     assert arrays["learner.replay.size"] == 360
@@ -147,7 +147,7 @@ def everything(run: Path) -> dict[str, bytes]:
 
 def test_finished_run_is_left_alone(finished: Path) -> None:
     before = everything(finished)
-    (run,) = resume([finished], quiet=True, workers=0)
+    (run,) = resume_all([finished], quiet=True, workers=0)
     assert run.folder == finished
     assert everything(finished) == before
 
@@ -157,7 +157,7 @@ def test_seeds_are_added(finished: Path, tmp_path: Path) -> None:
     that were there stay as they are. Adding them again changes nothing."""
     run = train(tmp_path / "run")
     before = everything(run)
-    resume([run], seeds=(0, 5, 3), quiet=True, workers=0)
+    resume_all([run], seeds=(0, 5, 3), quiet=True, workers=0)
     after = everything(run)
     assert {name: content for name, content in after.items() if "added/" not in name} == before
     alone = train(tmp_path / "alone", seeds=(3, 5))
@@ -167,8 +167,8 @@ def test_seeds_are_added(finished: Path, tmp_path: Path) -> None:
         for name, array in added.arrays.items():
             np.testing.assert_array_equal(array, own.arrays[name])
     assert read_curves(run).seeds == (0, 3, 5)
-    assert [row["seed"] for row in evaluate_run(run, episodes=1)] == [0, 5, 3]
-    resume([tmp_path / "run"], seeds=(3, 5), quiet=True, workers=0)
+    assert [row["seed"] for row in evaluate(run, episodes=1)] == [0, 5, 3]
+    resume_all([tmp_path / "run"], seeds=(3, 5), quiet=True, workers=0)
     assert everything(run) == after
 
 
@@ -178,7 +178,7 @@ def test_prioritised_run_is_extended_beyond_its_ring(tmp_path: Path) -> None:
     name = "learner.replay.tree[1]"
     before = load_file(list_checkpoints(run)[0] / "seed-0.safetensors")[name]
     assert before.shape == (256,) and np.all(before[:200] > 0) and np.all(before[200:] == 0)
-    resume([run], env_steps=400, quiet=True, workers=0)
+    resume_all([run], env_steps=400, quiet=True, workers=0)
     arrays = load_file(list_checkpoints(run)[0] / "seed-0.safetensors")
     assert arrays[name].shape == (512,) and np.all(arrays[name][:400] > 0)
     sums = arrays[name].reshape(-1, 128).sum(axis=1)
@@ -216,9 +216,9 @@ def test_other_conditions_are_refused_with_the_list(
     content[part][name] = value
     write_config(finished, content)
     with pytest.raises(InputError, match=words):
-        resume([finished], quiet=True, workers=0)
+        resume_all([finished], quiet=True, workers=0)
     if part != "config":
-        resume([finished], allow_inexact=True, quiet=True, workers=0)
+        resume_all([finished], allow_inexact=True, quiet=True, workers=0)
     path.write_text(original)
 
 
@@ -227,13 +227,13 @@ def test_damaged_configuration_is_refused(finished: Path) -> None:
     original = path.read_text()
     path.write_text(original.replace('"command": [', '"command": ["x", '))
     with pytest.raises(InputError, match=r"config\.json is damaged"):
-        resume([finished], quiet=True, workers=0)
+        resume_all([finished], quiet=True, workers=0)
     path.write_text(original)
 
 
 def test_a_shorter_run_cannot_be_asked_for(finished: Path) -> None:
     with pytest.raises(InputError, match="less than"):
-        resume([finished], env_steps=10, quiet=True, workers=0)
+        resume_all([finished], env_steps=10, quiet=True, workers=0)
 
 
 def test_disk_that_cannot_hold_the_run_is_refused(tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ from lfiw.acting.policy import Policy
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError, RunError
 from lfiw.learning.config import check, config_from_json, make_config
-from lfiw.runs.evaluate import evaluate_run
+from lfiw.runs.evaluate import evaluate
 from lfiw.runs.policies import load_policy
 from lfiw.runs.read import read_metrics
-from lfiw.runs.record import record_run
+from lfiw.runs.record import record
 
 ENV = "environments:make_point"
 FOLDER = "environments-make_point"
@@ -364,8 +364,8 @@ def test_environments_may_differ_between_methods(tmp_path: Path) -> None:
     assert collected == [30, 5]
 
 
-def test_evaluate_run(run: Training) -> None:
-    rows = evaluate_run(run, episodes=3, episode_seed=5)
+def test_evaluate_by_hand(run: Training) -> None:
+    rows = evaluate(run, episodes=3, episode_seed=5)
     assert [row["seed"] for row in rows] == [3, 0]
     env = make_env(EnvConfig(ENV))
     for row in rows:
@@ -373,19 +373,19 @@ def test_evaluate_run(run: Training) -> None:
         assert row["return_mean"] == pytest.approx(np.mean(returns), rel=1e-5)
         assert row["return_std"] == pytest.approx(np.std(returns), rel=1e-4)
         assert (row["length_mean"], row["episodes"]) == (30, 3)
-    assert evaluate_run(run, episodes=3, seed=0, episode_seed=5) == [rows[1]]
-    assert evaluate_run(run, episodes=3, episode_seed=6)[0] != rows[0]
+    assert evaluate(run, episodes=3, seed=0, episode_seed=5) == [rows[1]]
+    assert evaluate(run, episodes=3, episode_seed=6)[0] != rows[0]
 
 
 def test_evaluate_refuses_in_a_sentence(run: Training, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="episodes must be at least 1, not 0"):
-        evaluate_run(run, episodes=0)
+        evaluate(run, episodes=0)
     with pytest.raises(InputError, match=r"no policy of seed 9\. It has: seed-0, seed-3\."):
-        evaluate_run(run, seed=9)
+        evaluate(run, seed=9)
     with pytest.raises(InputError, match="is not a method folder"):
-        evaluate_run(tmp_path)
+        evaluate(tmp_path)
     with pytest.raises(InputError, match="seed"):
-        evaluate_run(run, episodes=1, episode_seed=-1)
+        evaluate(run, episodes=1, episode_seed=-1)
 
 
 def make_run(folder: Path, env: str, obs_size: int, action_size: int) -> Path:
@@ -406,7 +406,7 @@ def make_run(folder: Path, env: str, obs_size: int, action_size: int) -> Path:
 def test_evaluate_refuses_another_observation_size(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", ENV, 5, 2)
     with pytest.raises(InputError, match=r"observations of size 5, but .* now gives 2"):
-        evaluate_run(folder)
+        evaluate(folder)
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_record_tells_what_failed(tmp_path: Path, env: str, obs_size: int, sente
     pytest.importorskip("imageio_ffmpeg", reason=NEEDS_VIDEO)
     folder = make_run(tmp_path / "run", env, obs_size, 1)
     with pytest.raises((InputError, RunError), match=sentence):
-        record_run(folder, tmp_path / "a.gif")
+        record(folder, tmp_path / "a.gif")
     assert not (tmp_path / "a.gif").exists()
 
 
@@ -431,17 +431,17 @@ def test_evaluate_refuses_a_damaged_policy(tmp_path: Path) -> None:
     for content in (b"", b"garbage", whole[:-3], whole[: len(whole) // 2]):
         path.write_bytes(content)
         with pytest.raises(InputError, match="is damaged"):
-            evaluate_run(folder)
+            evaluate(folder)
     save_file({"a": np.zeros(1)}, path)
     with pytest.raises(InputError, match="does not hold a policy"):
-        evaluate_run(folder)
+        evaluate(folder)
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".gif"])
 def test_record(run: Training, tmp_path: Path, suffix: str) -> None:
     imageio = pytest.importorskip("imageio.v2", reason=NEEDS_VIDEO)
     pytest.importorskip("imageio_ffmpeg", reason=NEEDS_VIDEO)
-    path, total_reward, length = record_run(run, tmp_path / "new" / f"a{suffix}", seed=3)
+    path, total_reward, length = record(run, tmp_path / "new" / f"a{suffix}", seed=3)
     assert length == 30
     env = make_env(EnvConfig(ENV))
     assert total_reward == pytest.approx(returns_by_hand(load_policy(run, 3), env, [0])[0])
@@ -456,14 +456,14 @@ def test_record(run: Training, tmp_path: Path, suffix: str) -> None:
 def test_record_refuses_in_a_sentence(run: Training, tmp_path: Path) -> None:
     pytest.importorskip("imageio_ffmpeg", reason=NEEDS_VIDEO)
     with pytest.raises(InputError, match=r"must end in \.mp4 or \.gif"):
-        record_run(run, tmp_path / "a.avi")
+        record(run, tmp_path / "a.avi")
     with pytest.raises(InputError, match="no policy of seed 9"):
-        record_run(run, tmp_path / "a.mp4", seed=9)
+        record(run, tmp_path / "a.mp4", seed=9)
     dark = make_run(tmp_path / "dark", "environments:make_diary", 3, 1)
     with pytest.raises(InputError, match="render_mode"):
-        record_run(dark, tmp_path / "a.mp4")
+        record(dark, tmp_path / "a.mp4")
     with pytest.raises(InputError, match="seed"):
-        record_run(run, tmp_path / "a.mp4", episode_seed=-1)
+        record(run, tmp_path / "a.mp4", episode_seed=-1)
     assert not list(tmp_path.glob("a.*"))
 
 
