@@ -26,7 +26,6 @@ def make_estimator(model: Any, settings: dict[str, Any]) -> Lfiw:
         get_flattened_obs_dim(model.observation_space),
         get_action_dim(model.action_space),
         from_json(LfiwConfig, settings),
-        learning_rate=model.lr_schedule(1),
         buffer_size=model.buffer_size,
         seed=model.seed or 0,
         device=model.replay_buffer.device,
@@ -47,6 +46,7 @@ class WeighedBuffer:
     def sample(self, batch_size: int, env: Any = None) -> Any:
         """The buffer's own sample, and a step of the ratio network for each minibatch of it."""
         agent, lfiw, buffer = self.agent, self.agent.lfiw, self.buffer
+        lfiw.learning_rate = agent.critic_learning_rate()
         samples = buffer.sample(batch_size, env=env)
         with numpy_seed(int(torch.randint(SEEDS, (), generator=lfiw.generator))):
             recent = draw_recent(buffer, batch_size, lfiw.config.fast_size, env)
@@ -78,6 +78,10 @@ class LfiwAgent(OffPolicyAlgorithm):
     def take_weights(self, samples: Any, weights: torch.Tensor) -> Any:
         """Bring the weights to the critic; the samples as the agent shall see them."""
         raise NotImplementedError
+
+    def critic_learning_rate(self) -> float:
+        """Of the updates to come, as the agent's own `train` sets it."""
+        return float(self.lr_schedule(self._current_progress_remaining))
 
     def ratio_inputs(self, samples: Any) -> torch.Tensor:
         """(s, a) as one row each; images scaled and categories one-hot, as the critic sees them."""

@@ -56,6 +56,9 @@ def weighted(update_critic: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class WeightColumn(LfiwAgent):
+    def critic_learning_rate(self) -> float:
+        return self.initial_qf_learning_rate or super().critic_learning_rate()
+
     def take_weights(self, samples: Any, weights: torch.Tensor) -> Any:
         return samples._replace(actions=torch.cat([samples.actions, weights[:, None]], dim=1))
 

@@ -1,7 +1,7 @@
 """The ratio estimator for agents written in torch: the twin of `lfiw.ratio` and of the part of
 `lfiw.replay.lfiw` that turns its logits into weights.
 
-    lfiw = Lfiw(obs_dim, action_dim)
+    lfiw = Lfiw(obs_dim, action_dim, buffer_size=buffer_size)
     lfiw.observe(obs, action)                    # every new transition
     weights = lfiw.weights(batch_obs, batch_action)  # every update; trains the ratio network
     critic_loss = (weights * td_error**2).mean()
@@ -163,8 +163,8 @@ class Lfiw:
         action_dim: int,
         config: LfiwConfig | None = None,
         *,
+        buffer_size: int,  # transitions that the agent's replay memory can hold
         learning_rate: float = 3e-4,  # of the critic; config.learning_rate goes before
-        buffer_size: int = 1_000_000,  # of the agent's replay memory
         seed: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
@@ -178,6 +178,18 @@ class Lfiw:
         self.fast: Tensor | None = None  # [fast_size, D + A]
         self.trace: Trace | None = None
 
+    @property
+    def learning_rate(self) -> float:
+        """Of the ratio network. Set it to the critic's where that follows a schedule: a rate in
+        the config goes before."""
+        rate: float = self.ratio.optimiser.param_groups[0]["lr"]
+        return rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        if self.config.learning_rate is None:
+            self.ratio.optimiser.param_groups[0]["lr"] = rate
+
     def observe(self, obs: Any, action: Any) -> None:
         """One transition, or several in order along the first axis."""
         rows = self.rows(obs, action)
@@ -188,15 +200,17 @@ class Lfiw:
         slots = torch.arange(self.env_steps - len(rows), self.env_steps) % len(self.fast)
         self.fast[slots.to(self.device)] = rows
 
-    def weights(self, obs: Any, action: Any) -> Tensor:
-        """Weights [B] of the critic's batch; one step of the ratio network."""
+    def weights(self, obs: Any, action: Any, stored: int | None = None) -> Tensor:
+        """Weights [B] of the critic's batch; one step of the ratio network. `stored`: how many
+        transitions the replay memory holds, if not the newest that fit."""
         if self.fast is None:
             raise InputError("weights() needs transitions: call observe() with each new one first.")
         slow = self.rows(obs, action)
         filled = min(self.env_steps, len(self.fast))
         picks = torch.randint(filled, (len(slow),), generator=self.generator)
-        slow_size = min(self.env_steps, self.buffer_size)
-        return self.weigh(slow, self.fast[picks.to(self.device)], slow_size)
+        if stored is None:
+            stored = min(self.env_steps, self.buffer_size)
+        return self.weigh(slow, self.fast[picks.to(self.device)], stored)
 
     def weigh(self, slow: Tensor, fast: Tensor, slow_size: int) -> Tensor:
         """The same for rows (s, a) of both memories, where the agent's own ring holds the fast

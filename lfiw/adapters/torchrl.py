@@ -9,6 +9,7 @@ The transform reads transitions as they are stored: append it before any other.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from threading import RLock
 from typing import Any
@@ -21,6 +22,7 @@ require("lfiw.adapters.torchrl", "torchrl")
 
 import torch  # noqa: E402
 from torchrl import objectives  # noqa: E402
+from torchrl.data import ReplayBuffer  # noqa: E402
 from torchrl.envs.transforms import Transform  # noqa: E402
 
 from lfiw.adapters.torch import Lfiw  # noqa: E402
@@ -29,8 +31,21 @@ WEIGHT = "priority_weight"  # the key that TorchRL's losses read
 LOCK = RLock()  # buffers that prefetch call their transforms from several threads
 
 
+def calling_buffer() -> Any:
+    """The replay buffer that is calling one of its transforms, or None. TorchRL tells a transform
+    of the environment that it belongs to, but not of the buffer."""
+    frame = sys._getframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, ReplayBuffer):
+            return owner
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
 class LfiwWeights(Transform):
-    """Observes what is added to the buffer and weighs each sample. State is in `state_dict`."""
+    """Observes what is added to the buffer and weighs each sample. State is in `state_dict`. The
+    size of the replay memory is that of the buffer's storage, unless `buffer_size` is given."""
 
     def __init__(
         self,
@@ -38,10 +53,11 @@ class LfiwWeights(Transform):
         *,
         obs_keys: Sequence[Any] = ("observation",),
         action_key: Any = "action",
-        **settings: Any,  # of lfiw.torch.Lfiw: learning_rate, buffer_size, seed, device
+        buffer_size: int | None = None,  # in transitions, where a stored item has several
+        **settings: Any,  # of lfiw.torch.Lfiw: learning_rate, seed, device
     ) -> None:
         super().__init__(in_keys=[], out_keys=[])
-        self.config, self.settings = config, settings
+        self.config, self.buffer_size, self.settings = config, buffer_size, settings
         self.obs_keys, self.action_key = tuple(obs_keys), action_key
         self.lfiw: Lfiw | None = None  # sized by the first transition
 
@@ -62,8 +78,10 @@ class LfiwWeights(Transform):
             )
         if self.lfiw is None:
             raise InputError("LfiwWeights has seen no transition: add it before the data.")
+        buffer = calling_buffer() if self.buffer_size is None else None
+        stored = None if buffer is None else len(buffer)
         with LOCK:
-            weights = self.lfiw.weights(*self._inputs(tensordict))
+            weights = self.lfiw.weights(*self._inputs(tensordict), stored)
         tensordict.set(WEIGHT, weights.reshape(tensordict.batch_size).to(tensordict.device))
         return tensordict
 
@@ -77,18 +95,28 @@ class LfiwWeights(Transform):
         *obs, action = (part.flatten(axes).reshape(count, -1) for part in parts)
         return torch.cat([part.float() for part in obs], dim=1), action
 
-    def _make(self, obs_dim: int, action_dim: int) -> Lfiw:
-        return Lfiw(obs_dim, action_dim, self.config, **self.settings)
+    def _make(self, obs_dim: int, action_dim: int, saved_size: int | None = None) -> Lfiw:
+        storage = getattr(calling_buffer(), "storage", None)
+        sizes = (self.buffer_size, getattr(storage, "max_size", None), saved_size)
+        size = next((size for size in sizes if size is not None), None)
+        if size is None:
+            raise InputError(
+                "LfiwWeights does not see the storage of its replay buffer here: give it "
+                "buffer_size=..., the transitions that the storage can hold."
+            )
+        return Lfiw(obs_dim, action_dim, self.config, buffer_size=size, **self.settings)
 
     def get_extra_state(self) -> dict[str, Any]:
         lfiw = self.lfiw
         if lfiw is None:
             return {}
-        return {"obs_dim": lfiw.obs_dim, "action_dim": lfiw.action_dim, "lfiw": lfiw.state_dict()}
+        sizes = {name: getattr(lfiw, name) for name in ("obs_dim", "action_dim", "buffer_size")}
+        return {**sizes, "lfiw": lfiw.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         if state:
-            self.lfiw = self._make(state["obs_dim"], state["action_dim"])
+            sizes = state["obs_dim"], state["action_dim"], state.get("buffer_size")
+            self.lfiw = self._make(*sizes)
             self.lfiw.load_state_dict(state["lfiw"])
 
 

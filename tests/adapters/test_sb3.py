@@ -105,6 +105,18 @@ class WeightedLosses:
         return (cls.weights * loss.mean(dim=(1, 2, 3))).mean()
 
 
+def test_the_ratio_follows_the_critics_schedule() -> None:
+    free = replace(SHARP, learning_rate=None)
+    model = adapted.SAC(
+        "MlpPolicy", pendulum.NAME, lfiw=free, learning_rate=lambda left: 0.1 * left, **small()
+    )
+    model.learn(200)
+    of_critic = model.critic.optimizer.param_groups[0]["lr"]
+    assert model.lfiw.learning_rate == of_critic < 0.05
+    fixed = adapted.SAC("MlpPolicy", pendulum.NAME, lfiw=SHARP, **small()).learn(200)
+    assert fixed.lfiw.learning_rate == SHARP.learning_rate
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_critic_gradient_is_that_of_the_weighted_loss(
     name: str, monkeypatch: pytest.MonkeyPatch

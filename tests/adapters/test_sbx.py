@@ -125,6 +125,25 @@ def test_equal_weights_give_the_plain_agent(name: str) -> None:
     assert not np.allclose(parameters(sharp)[0], parameters(plain)[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ({"learning_rate": 1e-3, "qf_learning_rate": 5e-3}, 5e-3),
+        ({"learning_rate": lambda left: 1e-2 * left}, None),
+        ({"learning_rate": lambda left: 1e-2 * left, "qf_learning_rate": 5e-3}, 5e-3),
+    ],
+)
+def test_the_ratio_learns_at_the_critics_rate(rates: Any, expected: float | None) -> None:
+    """A schedule, too, unless the critic has a rate of its own."""
+    model = make(adapted.SAC, lfiw=replace(SHARP, learning_rate=None), **rates).learn(172)
+    of_critic = model.policy.qf_state.opt_state.hyperparams["learning_rate"]
+    assert model.lfiw.learning_rate == pytest.approx(float(of_critic), rel=1e-6)
+    if expected is None:
+        assert model.lfiw.learning_rate < 5e-3  # as it ends
+    else:
+        assert model.lfiw.learning_rate == expected
+
+
 def test_save_load_go_on(tmp_path: Path) -> None:
     model = make(adapted.SAC, lfiw=SHARP).learn(300)
     model.save(tmp_path / "model")

@@ -126,7 +126,7 @@ def test_infinite_temperature_gives_ones_exactly(batch: int) -> None:
 
 
 def filled(config: LfiwConfig = SMALL, rows: int = 80, **settings: object) -> Lfiw:
-    lfiw = Lfiw(OBS, ACTION, config, **settings)
+    lfiw = Lfiw(OBS, ACTION, config, **{"buffer_size": 1000} | settings)
     data = torch.tensor(batches(rows, seed=5)[:, 0, 0])
     lfiw.observe(data[:, :OBS], data[:, OBS:])
     return lfiw
@@ -135,7 +135,9 @@ def filled(config: LfiwConfig = SMALL, rows: int = 80, **settings: object) -> Lf
 def test_fast_memory_is_the_newest_transitions() -> None:
     """One by one, in small batches or at once: the last `fast_size` rows remain."""
     rows = torch.arange(70.0)[:, None].expand(70, OBS + ACTION)
-    whole, single, parts = (Lfiw(OBS, ACTION, replace(SMALL, fast_size=8)) for _ in range(3))
+    whole, single, parts = (
+        Lfiw(OBS, ACTION, replace(SMALL, fast_size=8), buffer_size=100) for _ in range(3)
+    )
     whole.observe(rows[:, :OBS], rows[:, OBS:])
     for row in rows.numpy():
         single.observe(row[:OBS], row[OBS:])
@@ -149,7 +151,7 @@ def test_fast_memory_is_the_newest_transitions() -> None:
 def test_weights_learn_which_transitions_are_new() -> None:
     """Old transitions lie around -1, new ones around +1."""
     config = replace(SMALL, transform="power", temperature=1.0)
-    lfiw = Lfiw(OBS, ACTION, config, learning_rate=1e-2)
+    lfiw = Lfiw(OBS, ACTION, config, buffer_size=1000, learning_rate=1e-2)
     noise = torch.Generator().manual_seed(1)
     new = 1 + 0.1 * torch.randn(50, OBS + ACTION, generator=noise)
     lfiw.observe(new[:, :OBS], new[:, OBS:])
@@ -196,7 +198,7 @@ def test_state_goes_on_exactly() -> None:
     file = io.BytesIO()
     torch.save(one.state_dict(), file)
     file.seek(0)
-    two = Lfiw(OBS, ACTION, SMALL, seed=99)
+    two = Lfiw(OBS, ACTION, SMALL, buffer_size=1000, seed=99)
     two.load_state_dict(torch.load(file, weights_only=True))
     for batch in data[3:]:
         for lfiw in (one, two):
@@ -205,21 +207,61 @@ def test_state_goes_on_exactly() -> None:
         assert torch.equal(*weights)
 
 
+def make(config: object = SMALL, buffer_size: int = 100) -> Lfiw:
+    return Lfiw(3, 2, config, buffer_size=buffer_size)
+
+
 @pytest.mark.parametrize(
     ("use", "sentence"),
     [
-        (lambda: Lfiw(3, 2, SMALL).weights(torch.zeros(4, 3), torch.zeros(4, 2)), "observe"),
-        (lambda: Lfiw(3, 2, SMALL).observe(torch.zeros(4, 4), torch.zeros(4, 2)), r"\(4, 4\)"),
-        (lambda: Lfiw(3, 2, SMALL).observe(torch.zeros(4, 3), torch.zeros(3, 2)), "4 observations"),
-        (lambda: Lfiw(3, 2, replace(SMALL, temperature=0.0)), "temperature must be above 0"),
-        (lambda: Lfiw(3, 2, buffer_size=10_000), "fast_size 10000 must be below"),
-        (lambda: Lfiw(3, 2, replace(SMALL, weight_policy=True)), "weight_policy"),
-        (lambda: Lfiw(3, 2, {"temperature": 5.0}), "LfiwConfig"),
+        (lambda: make().weights(torch.zeros(4, 3), torch.zeros(4, 2)), "observe"),
+        (lambda: make().observe(torch.zeros(4, 4), torch.zeros(4, 2)), r"\(4, 4\)"),
+        (lambda: make().observe(torch.zeros(4, 3), torch.zeros(3, 2)), "4 observations"),
+        (lambda: make(replace(SMALL, temperature=0.0)), "temperature must be above 0"),
+        (lambda: make(replace(SMALL, fast_size=500), 400), "fast_size 500 must be below .* 400"),
+        (lambda: make(replace(SMALL, weight_policy=True)), "weight_policy"),
+        (lambda: make({"temperature": 5.0}), "LfiwConfig"),
     ],
 )
 def test_bad_use_gets_a_sentence(use: object, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         use()
+
+
+def test_the_size_of_the_memory_must_be_told() -> None:
+    """None fits all: it bounds the fast memory and the ratio."""
+    with pytest.raises(TypeError, match="buffer_size"):
+        Lfiw(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "stored", "bound"),
+    [
+        ({"buffer_size": 60}, None, 60 / 50),  # 80 were observed, 60 fit, 50 are the fast memory
+        ({"buffer_size": 1000}, None, 80 / 50),
+        ({"buffer_size": 1000}, 70, 70 / 50),
+        ({"buffer_size": 1000}, 40, 1.0),
+    ],
+)
+def test_the_clip_follows_the_stored_transitions(
+    settings: dict[str, int], stored: int | None, bound: float
+) -> None:
+    config = replace(SMALL, clip_ratio=True, transform="power", temperature=1.0)
+    lfiw = filled(config, **settings)
+    # Two rows with a ratio beyond every bound, two with a ratio of e^-1.
+    logits = torch.tensor([9.0, -1.0, 9.0, -1.0])
+    lfiw.ratio.update = lambda slow, fast: (logits, logits)
+    weights = lfiw.weights(torch.zeros(4, OBS), torch.zeros(4, ACTION), stored)
+    assert (weights[0] / weights[1]).item() == pytest.approx(bound * math.e, rel=1e-5)
+
+
+def test_the_learning_rate_follows_the_critics() -> None:
+    """Unless the config has one."""
+    free, fixed = filled(SMALL), filled(replace(SMALL, learning_rate=0.25))
+    for lfiw in (free, fixed):
+        lfiw.learning_rate = 0.5
+    assert (free.learning_rate, fixed.learning_rate) == (0.5, 0.25)
+    assert free.ratio.optimiser.param_groups[0]["lr"] == 0.5
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.3, 0.6, 1.0])
@@ -239,9 +281,8 @@ def test_the_estimator_keeps_the_floor_and_tells_what_it_did() -> None:
     data = batches(60)
     found = {}
     for floor in (0.0, 0.6, 1.0):
-        lfiw = Lfiw(
-            OBS, ACTION, replace(sharp, min_effective_sample_size=floor), learning_rate=3e-3
-        )
+        config = replace(sharp, min_effective_sample_size=floor)
+        lfiw = Lfiw(OBS, ACTION, config, buffer_size=1000, learning_rate=3e-3)
         for slow, fast in data:
             lfiw.observe(fast[:, :OBS], fast[:, OBS:])
             weights = lfiw.weights(slow[:, :OBS], slow[:, OBS:])

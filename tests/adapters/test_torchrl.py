@@ -190,7 +190,7 @@ def test_equal_weights_give_the_plain_run_to_the_bit(ours: type, plain: type) ->
 
 def test_transform_is_the_estimator() -> None:
     """One transition, several, and axes for environments and time; stored and weighed as such."""
-    buffer, alone = make_buffer(SHARP), Lfiw(3, 1, SHARP)
+    buffer, alone = make_buffer(SHARP), Lfiw(3, 1, SHARP, buffer_size=20_000)
     data = transitions(60)
     buffer.add(data[0])
     buffer.extend(data[1:])
@@ -201,7 +201,7 @@ def test_transform_is_the_estimator() -> None:
         batch = buffer.sample()
         expected = alone.weights(batch["observation"], batch["action"])
         assert torch.equal(batch["priority_weight"], expected)
-    transform = adapted.LfiwWeights(SHARP)
+    transform = adapted.LfiwWeights(SHARP, buffer_size=100)
     transform.inv(data.reshape(4, 15))
     assert transform.forward(data.reshape(4, 15))["priority_weight"].shape == (4, 15)
 
@@ -226,6 +226,73 @@ def test_buffer_that_prefetches() -> None:
     assert 50 <= steps <= 53
 
 
+def small_buffer(config: LfiwConfig, size: int, **options: Any) -> TensorDictReplayBuffer:
+    transform = adapted.LfiwWeights(config, **options)
+    return TensorDictReplayBuffer(
+        storage=LazyTensorStorage(size), batch_size=32, transform=transform
+    )
+
+
+def test_the_storage_tells_its_size() -> None:
+    buffer = small_buffer(replace(SHARP, fast_size=500), 400)
+    with pytest.raises(InputError, match=r"fast_size 500 must be below .* 400"):
+        buffer.extend(transitions(10))
+    late = TensorDictReplayBuffer(storage=LazyTensorStorage(400), batch_size=32)
+    late.append_transform(adapted.LfiwWeights(SHARP))
+    late.add(transitions(1)[0])
+    assert late.transform[0].lfiw.buffer_size == 400
+    told = small_buffer(SHARP, 40, buffer_size=40 * 15)  # of 15 transitions each
+    told.extend(transitions(60).reshape(4, 15))
+    assert told.transform[0].lfiw.buffer_size == 600
+
+
+@pytest.mark.parametrize("prefetch", [None, 2])
+def test_the_clip_follows_what_the_storage_holds(
+    prefetch: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """90 were added, 50 fit; later 30 after the storage was emptied."""
+    sizes: list[int] = []
+    weigh = Lfiw.weigh
+
+    def noted(lfiw: Lfiw, slow: Any, fast: Any, slow_size: int) -> Any:
+        sizes.append(slow_size)
+        return weigh(lfiw, slow, fast, slow_size)
+
+    monkeypatch.setattr(Lfiw, "weigh", noted)
+    buffer = TensorDictReplayBuffer(
+        storage=LazyTensorStorage(50),
+        batch_size=32,
+        transform=adapted.LfiwWeights(SHARP),
+        prefetch=prefetch,
+    )
+    buffer.extend(transitions(45))
+    buffer.extend(transitions(45, seed=1))
+    buffer.sample()
+    assert set(sizes) == {50}
+    if prefetch is None:
+        buffer.empty()
+        buffer.extend(transitions(30))
+        buffer.sample()
+        assert sizes == [50, 30]
+
+
+def test_state_carries_the_size() -> None:
+    """Into a transform that has seen nothing yet, with its buffer and without."""
+    one = small_buffer(SHARP, 400)
+    one.extend(transitions(60))
+    other, alone = small_buffer(SHARP, 300), adapted.LfiwWeights(SHARP)
+    other.load_state_dict(small_buffer_state(one, other))
+    alone.load_state_dict(one.transform[0].state_dict())
+    assert alone.lfiw.buffer_size == 400
+    assert other.transform[0].lfiw.buffer_size == 300
+
+
+def small_buffer_state(one: Any, other: Any) -> dict[str, Any]:
+    """The transforms' state of one buffer within another's own."""
+    other.extend(transitions(20))
+    return other.state_dict() | {"_transforms": one.state_dict()["_transforms"]}
+
+
 def test_state_goes_on_exactly() -> None:
     one, two = make_buffer(SHARP), make_buffer(SHARP, seed=9)
     one.extend(transitions(60))
@@ -248,6 +315,8 @@ def test_bad_use_gets_a_sentence() -> None:
     with pytest.raises(InputError, match="continuous actions"):
         data = transitions(8)
         adapted.LfiwWeights(SHARP).inv(data.set("action", data["action"].long()))
+    with pytest.raises(InputError, match=r"does not see the storage .* buffer_size="):
+        adapted.LfiwWeights(SHARP).inv(transitions(8))
     prioritised = transitions(8).set("priority_weight", torch.ones(8))
     with pytest.raises(InputError, match="priority weights of its own"):
         make_buffer(SHARP).transform(prioritised)
