@@ -3,11 +3,43 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
+
+# In the environment, so that worker processes speak as the process that started them.
+COMMAND_LINE = "LFIW_COMMAND_LINE"
+
+
+@contextmanager
+def on_command_line() -> Iterator[None]:
+    """Meanwhile sentences name the options of commands; elsewhere they name what Python takes."""
+    before = os.environ.get(COMMAND_LINE)
+    os.environ[COMMAND_LINE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[COMMAND_LINE]
+
+
+def option(name: str, value: Any = True) -> str:
+    """An option as its reader writes it: `--env-steps 9`, or `env_steps=9` in Python."""
+    if COMMAND_LINE not in os.environ:
+        return f"{name}={value!r}"
+    flag = f"--{name.replace('_', '-')}"
+    return flag if value is True else f"{flag} {value}"
+
+
+def assignment(name: str, value: Any) -> str:
+    """A setting as its reader writes it: `--set replay.x=9`, or `**{"replay.x": 9}` in Python."""
+    if COMMAND_LINE not in os.environ:
+        return f'**{{"{name}": {value}}}' if "." in name else f"{name}={value}"
+    return f"--set {name}={str(value).lower() if isinstance(value, bool) else value}"
 
 
 def one_line(text: str, longest: int = 2000) -> str:

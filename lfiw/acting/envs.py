@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 
 from lfiw.acting.envpool import make_envpool_env
-from lfiw.acting.faults import SimulatorReset
+from lfiw.acting.faults import SimulatorReset, describe
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 from lfiw.wording import nearest
@@ -77,14 +77,13 @@ def _make_gymnasium_env(config: EnvConfig, render_mode: str | None) -> gymnasium
     except gymnasium.error.UnregisteredEnv:
         raise _unknown(config.id) from None
     except Exception as error:
-        reason = " ".join(str(error).split())
-        if render_mode and "unexpected keyword argument 'render_mode'" in reason:
+        if render_mode and "unexpected keyword argument 'render_mode'" in str(error):
             raise InputError(
                 f"{config.id!r} cannot be recorded: its function must accept render_mode="
                 f"{render_mode!r}."
             ) from error
         raise InputError(
-            f"Environment {config.id!r} could not be made: {type(error).__name__}: {reason}"
+            f"Environment {config.id!r} could not be made: {describe(error)}."
         ) from error
     if not isinstance(env, gymnasium.Env):
         raise InputError(f"{config.id!r} made a {type(env).__name__}, not a gymnasium.Env.")
@@ -129,6 +128,8 @@ def _find_factory(env_id: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
+        if not error.name or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there, and imports one that is not
         raise InputError(f"Environment {env_id!r}: {error}.") from None
     factory = getattr(module, name, None)
     if factory is None and name not in gymnasium.registry:

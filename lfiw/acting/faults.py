@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 from pathlib import Path
 
 from lfiw.env_config import EnvConfig
 from lfiw.errors import RunError
+
+
+OURS = Path(__file__).parents[1]
 
 
 class SimulatorReset(Exception):
@@ -34,6 +38,26 @@ class Faults:
 def describe(error: Exception) -> str:
     """An exception and where it was raised, in one line."""
     message = " ".join(str(error).split())
-    kind = type(error).__name__
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{kind}: {message or 'no message'} ({Path(place.filename).name}:{place.lineno})"
+    place = place_of(error)
+    return f"{type(error).__name__}: {message or 'no message'}" + (f" ({place})" if place else "")
+
+
+def place_of(error: BaseException) -> str:
+    """File and line where the user's code raised it, or called what did; of a library's where
+    there is none of the user's."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<")
+    ]
+    own = [frame for frame in frames if not _is_installed(Path(frame.filename))]
+    if not frames or (isinstance(error, SyntaxError) and not own):
+        return ""  # the message of a syntax error names both
+    place = (own or frames)[-1]
+    return f"{Path(place.filename).name}:{place.lineno}"
+
+
+def _is_installed(path: Path) -> bool:
+    """Python's, a package's, or ours."""
+    folders = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), OURS)
+    return any(path.is_relative_to(folder) for folder in folders)

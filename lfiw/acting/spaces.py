@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -10,10 +11,18 @@ import numpy as np
 from gymnasium import spaces
 
 from lfiw.acting.envs import make_env
+from lfiw.acting.faults import describe
 from lfiw.acting.policy import ActionScale
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 from lfiw.types import EnvSpec
+from lfiw.wording import assignment
+
+
+BOUNDED_ENV = (
+    "gymnasium.wrappers.TransformAction(env, lambda action: action, "
+    "gymnasium.spaces.Box(-1.0, 1.0, env.action_space.shape))"
+)
 
 
 def check_spaces(env: gymnasium.Env[Any, Any], name: str) -> tuple[EnvSpec, ActionScale]:
@@ -25,15 +34,18 @@ def check_spaces(env: gymnasium.Env[Any, Any], name: str) -> tuple[EnvSpec, Acti
             f"(gymnasium.wrappers.FlattenObservation may help)."
         )
     if not isinstance(action_space, spaces.Box) or len(action_space.shape) != 1:
-        raise InputError(f"{name} has actions {action_space}; only a 1-D Box is supported.")
+        raise InputError(
+            f"{name} has actions {action_space}; only a 1-D Box is supported"
+            f"{_continuous_hint(env)}."
+        )
     if not np.issubdtype(action_space.dtype, np.floating):
         raise InputError(f"{name} has actions of type {action_space.dtype}; floats are needed.")
     with np.errstate(over="ignore"):
         bounded = np.all(np.isfinite(action_space.high - action_space.low))
     if not bounded:
         raise InputError(
-            f"{name} has unbounded actions {action_space}; bound them, for instance with "
-            f"gymnasium.wrappers.RescaleAction."
+            f"{name} has unbounded actions {action_space}; a function `module:function` that "
+            f"returns {BOUNDED_ENV} bounds them to [-1, 1]."
         )
     if not np.all(action_space.low < action_space.high):
         raise InputError(f"{name} has an empty range of actions {action_space}.")
@@ -41,6 +53,15 @@ def check_spaces(env: gymnasium.Env[Any, Any], name: str) -> tuple[EnvSpec, Acti
     if spec.obs_size == 0 or spec.action_size == 0:
         raise InputError(f"{name} has empty observations or actions.")
     return spec, ActionScale(action_space.low, action_space.high)
+
+
+def _continuous_hint(env: gymnasium.Env[Any, Any]) -> str:
+    """Some environments, such as LunarLander, have both kinds of actions."""
+    if not isinstance(env.action_space, spaces.Discrete):
+        return ""
+    if "continuous" not in inspect.signature(type(env.unwrapped).__init__).parameters:
+        return ""
+    return f" (made with {assignment('env.kwargs.continuous', True)} it has one)"
 
 
 def probe_env(config: EnvConfig) -> tuple[EnvSpec, ActionScale]:
@@ -68,13 +89,12 @@ def _probe_step(env: gymnasium.Env[Any, Any], name: str, spec: EnvSpec, scale: A
     except InputError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{name} cannot be stepped: {type(error).__name__}: {reason}") from error
+        raise InputError(f"{name} cannot be stepped: {describe(error)}.") from error
     for obs in (reset[0], step[0]):
         if np.shape(obs) != (spec.obs_size,):
             raise InputError(
                 f"{name} returned an observation of shape {np.shape(obs)} where its space "
                 f"says {(spec.obs_size,)}."
             )
-    if np.ndim(step[1]) != 0 and np.size(step[1]) != 1:
+    if np.ndim(step[1]) != 0:
         raise InputError(f"{name} returned a reward of shape {np.shape(step[1])}, not a number.")

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
@@ -125,18 +126,29 @@ def answer(server: EnvServer, method: str, arguments: tuple[Any, ...]) -> tuple[
     try:
         return "value", getattr(server, method)(*arguments)
     except InputError as error:
-        return "input error", str(error)
+        return "input error", (str(error), cause_of(error))
     except RunError as error:
-        return "run error", str(error)
+        return "run error", (str(error), cause_of(error))
     except Exception as error:
-        return "failure", describe(error)
+        return "failure", (describe(error), cause_of(error))
+
+
+def cause_of(error: Exception) -> str:
+    """The traceback of what raised inside an environment; nothing where a sentence says all."""
+    raised = error.__cause__ if isinstance(error, InputError | RunError) else error
+    return "" if raised is None else "".join(traceback.format_exception(raised))
 
 
 def value_of(outcome: tuple[str, Any]) -> Any:
     kind, value = outcome
     if kind == "value":
         return value
-    raise {"input error": InputError, "run error": RunError, "failure": WorkerError}[kind](value)
+    sentence, cause = value
+    kinds = {"input error": InputError, "run error": RunError, "failure": WorkerError}
+    error = kinds[kind](sentence)
+    if cause:
+        error.add_note(f"In the environment:\n{cause}")  # shown with the traceback, if that is
+    raise error
 
 
 class Heart:

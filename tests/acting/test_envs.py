@@ -12,10 +12,12 @@ from environments import UNSUPPORTED, Echo, Point
 
 from lfiw.acting.envs import make_env
 from lfiw.acting.policy import ActionScale
+from lfiw.acting.rollout import EnvRunner
 from lfiw.acting.spaces import check_spaces, probe_env
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 from lfiw.types import EnvSpec
+from lfiw.wording import on_command_line
 
 
 def refusal(env_id: str, **kwargs: Any) -> str:
@@ -135,6 +137,41 @@ def test_environment_that_raises_gets_a_sentence() -> None:
     assert "cannot be stepped: RuntimeError: the left wheel came off" in message
     message = refusal("environments:make_faulty", fault="reset raises", at=0)
     assert "RuntimeError: the start button is stuck" in message
+
+
+def test_advice_for_unbounded_actions_works(tmp_path: Path, monkeypatch: Any) -> None:
+    """The expression of the sentence, copied into a function, as a user would."""
+    message = refusal("environments:make_unbounded_action")
+    (advice,) = re.findall(r"returns (gymnasium\..*\)) bounds them", message)
+    (tmp_path / "bounding.py").write_text(
+        "import gymnasium\n"
+        "from environments import Point, box\n"
+        "class Free(Point):\n    action_space = box(2)\n"
+        f"def make():\n    env = Free()\n    return {advice}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    spec, scale = probe_env(EnvConfig("bounding:make"))
+    assert spec.action_size == 2
+    assert (*scale.low, *scale.high) == (-1, -1, 1, 1)
+    rows = EnvRunner(EnvConfig("bounding:make"), seed=0).collect(None, 40).rows
+    assert np.isfinite(rows).all()
+
+
+def test_environment_that_has_both_kinds_of_actions() -> None:
+    message = refusal("environments:Lander")
+    assert 'made with **{"env.kwargs.continuous": True} it has one' in message
+    with on_command_line():
+        assert "--set env.kwargs.continuous=true" in refusal("environments:Lander")
+    assert probe_env(EnvConfig("environments:Lander", {"continuous": True}))[0].action_size == 1
+    assert "continuous" not in refusal("environments:make_discrete_action")
+
+
+def test_module_that_fails_is_told_with_its_line(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "importing.py").write_text("import math\nimport nowhere_at_all\n")
+    (tmp_path / "misspelt.py").write_text("import math\ndef make(:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "No module named 'nowhere_at_all' (importing.py:2)." in refusal("importing:make")
+    assert "SyntaxError: invalid syntax (misspelt.py, line 2)." in refusal("misspelt:make")
 
 
 def test_bounds_too_wide_for_their_type_are_unbounded() -> None:

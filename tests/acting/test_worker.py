@@ -80,6 +80,19 @@ def test_exception_costs_one_episode(make_worker: Any) -> None:
         assert fault.startswith("RuntimeError: the left wheel came off (environments.py:")
 
 
+def test_sentence_carries_the_traceback_of_the_environment(make_worker: Any) -> None:
+    """As a note, which Python shows below its own traceback; a sentence alone has none."""
+    worker = make_worker(EnvConfig("environments:make_broken"))
+    with pytest.raises(InputError, match="the cable is loose") as raised:
+        call(worker, "probe")
+    (note,) = raised.value.__notes__
+    assert "in make_broken" in note and "RuntimeError: the cable" in note
+    worker = make_worker(EnvConfig("environments:make_wrong_shape"))
+    with pytest.raises(InputError) as raised:
+        call(worker, "probe")
+    assert not hasattr(raised.value, "__notes__")
+
+
 def test_too_many_exceptions_are_a_run_error(make_worker: Any) -> None:
     worker = make_worker(dataclasses.replace(faulty("raise", at=1), max_faults=3))
     call(worker, "open", {0: 0})

@@ -528,8 +528,26 @@ def make_vector_reward() -> Probe:
     return Misfit(box(1), box(1, 1.0), np.zeros(1), (np.zeros(1), np.ones(3), False, False, {}))
 
 
+def make_reward_of_one() -> Probe:
+    return Misfit(box(1), box(1, 1.0), np.zeros(1), (np.zeros(1), np.ones(1), False, False, {}))
+
+
+class Lander(Probe):
+    """Has either kind of actions, as LunarLander does."""
+
+    def __init__(self, continuous: bool = False) -> None:
+        super().__init__()
+        self.action_space = box(1, 1.0) if continuous else spaces.Discrete(4)
+
+
 def make_broken() -> Probe:
     raise RuntimeError("the cable\nis loose")
+
+
+def make_broken_inside() -> Probe:
+    """What raises is a library's; the line that called it is here."""
+    np.zeros(3).reshape(2, 2)
+    return Probe()
 
 
 def make_no_env() -> Any:
@@ -549,6 +567,8 @@ UNSUPPORTED = {
     "make_empty_action": "empty range of actions",
     "make_wrong_shape": "observation of shape (2,) where its space says (3,)",
     "make_vector_reward": "reward of shape (3,), not a number",
-    "make_broken": "could not be made: RuntimeError: the cable is loose",
+    "make_reward_of_one": "reward of shape (1,), not a number",
+    "make_broken": "could not be made: RuntimeError: the cable is loose (environments.py:",
+    "make_broken_inside": "into shape (2,2) (environments.py:",
     "make_no_env": "made a str, not a gymnasium.Env",
 }
