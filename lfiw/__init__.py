@@ -81,4 +81,12 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'lfiw' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "lfiw").partition(".")[0] == "lfiw":
+            raise
+        from lfiw.extras import install_command
+
+        sentence = f"lfiw.{name} needs {error.name}: {install_command()}"
+        raise ModuleNotFoundError(sentence, name=error.name) from None

@@ -27,18 +27,23 @@ def on_command_line() -> Iterator[None]:
             del os.environ[COMMAND_LINE]
 
 
+def option_name(name: str) -> str:
+    return f"--{name.replace('_', '-')}" if COMMAND_LINE in os.environ else name
+
+
 def option(name: str, value: Any = True) -> str:
     """An option as its reader writes it: `--env-steps 9`, or `env_steps=9` in Python."""
     if COMMAND_LINE not in os.environ:
         return f"{name}={value!r}"
-    flag = f"--{name.replace('_', '-')}"
-    return flag if value is True else f"{flag} {value}"
+    return option_name(name) if value is True else f"{option_name(name)} {value}"
 
 
 def assignment(name: str, value: Any) -> str:
-    """A setting as its reader writes it: `--set replay.x=9`, or `**{"replay.x": 9}` in Python."""
+    """A setting as its reader writes it: `--set replay.x=9`, or `**{"replay.x": 9}` in Python. The
+    value N stands for a number that the reader chooses."""
     if COMMAND_LINE not in os.environ:
-        return f'**{{"{name}": {value}}}' if "." in name else f"{name}={value}"
+        shown = value if value == "N" else repr(value)
+        return f'**{{"{name}": {shown}}}' if "." in name else f"{name}={shown}"
     return f"--set {name}={str(value).lower() if isinstance(value, bool) else value}"
 
 

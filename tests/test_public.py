@@ -62,6 +62,30 @@ def test_public_names_are_listed_before_they_are_imported() -> None:
     assert run_python("import lfiw; print(dir(lfiw) == sorted(lfiw.__all__))").strip() == "True"
 
 
+def test_missing_dependency_is_named_with_its_command() -> None:
+    out = run_python(
+        """
+import sys
+sys.modules["jax"] = None  # as if it were not installed
+import lfiw
+try:
+    lfiw.train
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    )
+    assert out.startswith("lfiw.train needs jax: ")
+    assert " install " in out
+
+
+def test_policies_are_looked_for_in_folders_that_exist(tmp_path: Path) -> None:
+    with pytest.raises(lfiw.InputError, match=r"nowhere does not exist\.$"):
+        lfiw.load_policy(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    with pytest.raises(lfiw.InputError, match="file is a file; a method folder is needed"):
+        lfiw.load_policy(tmp_path / "file")
+
+
 def test_unknown_public_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         lfiw.trian  # noqa: B018

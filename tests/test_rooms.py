@@ -14,6 +14,7 @@ GROUND = {
     "types",
     "settings",
     "errors",
+    "extras",
     "env_config",
     "machine",
     "wording",

@@ -22,12 +22,12 @@ from lfiw.agents import AGENTS
 from lfiw.bench.result import BenchResult
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError, RunError
+from lfiw.extras import install_command
 from lfiw.machine import cpu_model, usable_cores
 from lfiw.settings import pick
 from peers.job import Mark, PeerJob, read_marks
 
 OURS = "lfiw"
-INSTALL = "pip install 'lfiw[peers]'"
 CLEANRL = (
     "cleanrl: its package is no library to call; `git clone "
     "https://github.com/vwxyzjn/cleanrl` and time its script there"
@@ -48,7 +48,7 @@ class Library:
         """Why it cannot be measured; empty where it can."""
         if not self.script:
             return self.note
-        return "" if find_spec(self.module) else f"not installed: {INSTALL}"
+        return "" if find_spec(self.module) else f"not installed: {install_command('peers')}"
 
     def version(self) -> str | None:
         if self.distribution == OURS:

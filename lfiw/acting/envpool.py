@@ -14,6 +14,8 @@ from gymnasium import spaces
 
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
+from lfiw.extras import install_command
+from lfiw.wording import assignment
 
 # Those whose dynamics tests/acting/test_envpool.py compares with Gymnasium's.
 TASKS = (
@@ -28,17 +30,21 @@ def make_envpool_env(config: EnvConfig) -> gymnasium.Env[Any, Any]:
     if config.id not in TASKS:
         raise InputError(
             f"The envpool backend does not cover {config.id!r}, only {', '.join(TASKS)}; use "
-            f"--env-backend gymnasium."
+            f"{gymnasium_backend()}."
         )
     if config.kwargs:
         raise InputError(
             f"The envpool backend takes no env.kwargs, such as {next(iter(config.kwargs))!r}; use "
-            f"--env-backend gymnasium."
+            f"{gymnasium_backend()}."
         )
     # EnvPool's own limit would report a termination in the last step as a truncation.
     limit = gymnasium.spec(config.id).max_episode_steps
     assert limit is not None  # all of these tasks have one
     return gymnasium.wrappers.TimeLimit(EnvPoolEnv(config.id), limit)
+
+
+def gymnasium_backend() -> str:
+    return assignment("env.backend", "gymnasium")
 
 
 class EnvPoolEnv(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -79,7 +85,7 @@ def _make_pool(task: str, seed: int) -> Any:
         import envpool
     except ImportError as error:
         raise InputError(
-            f'The envpool backend is not available ({error}): pip install "lfiw[envpool]".'
+            f"The envpool backend is not available ({error}): {install_command('envpool')}"
         ) from None
     return envpool.make(
         task,

@@ -9,7 +9,6 @@ from pathlib import Path
 from lfiw.env_config import EnvConfig
 from lfiw.errors import RunError
 
-
 OURS = Path(__file__).parents[1]
 
 
@@ -59,5 +58,6 @@ def place_of(error: BaseException) -> str:
 
 def _is_installed(path: Path) -> bool:
     """Python's, a package's, or ours."""
-    folders = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), OURS)
+    places = sysconfig.get_paths()
+    folders = (places["stdlib"], places["purelib"], places["platlib"], OURS)
     return any(path.is_relative_to(folder) for folder in folders)

@@ -18,6 +18,7 @@ from lfiw.acting.spaces import check_spaces
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 from lfiw.types import row_columns
+from lfiw.wording import option
 
 # Streams of random numbers of a run, apart from each other by construction.
 ACTION_STREAM, RESET_STREAM, EVAL_STREAM = 0, 1, 2
@@ -211,6 +212,6 @@ class EnvRunner:
         if not (allow_inexact or np.array_equal(self.obs, state.obs)):
             raise InputError(
                 f"{self.name} does not repeat itself: replaying the episode so far ended in "
-                f"another observation, so the resumed run would differ (--allow-inexact goes on "
-                f"all the same)."
+                f"another observation, so the resumed run would differ "
+                f"({option('allow_inexact')} goes on all the same)."
             )

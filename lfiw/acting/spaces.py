@@ -18,7 +18,6 @@ from lfiw.errors import InputError
 from lfiw.types import EnvSpec
 from lfiw.wording import assignment
 
-
 BOUNDED_ENV = (
     "gymnasium.wrappers.TransformAction(env, lambda action: action, "
     "gymnasium.spaces.Box(-1.0, 1.0, env.action_space.shape))"

@@ -7,10 +7,11 @@ from importlib import metadata
 from typing import NamedTuple
 
 from lfiw.errors import InputError
+from lfiw.extras import install_command
 
 
 class Extra(NamedTuple):
-    name: str  # pip install 'lfiw[name]'
+    name: str  # in pyproject.toml
     first: str = "0.0"  # tested version
     end: str | None = None  # first version beyond the tested ones
 
@@ -28,7 +29,7 @@ EXTRAS = {
 def require(module: str, distribution: str) -> None:
     """Raise a sentence where a library is missing or of a version that was never tested."""
     extra = EXTRAS[distribution]
-    command = f"pip install 'lfiw[{extra.name}]'"
+    command = install_command(extra.name)
     try:
         version = metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lfiw.errors import InputError
+from lfiw.extras import install_command
 from lfiw.machine import usable_cores
 from lfiw.runs.lock import LOCK, locked
 from lfiw.wording import size_text
@@ -114,7 +115,7 @@ def connected(address: str) -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        raise InputError('--ray needs Ray: pip install "lfiw[ray]".') from None
+        raise InputError(f"--ray needs Ray: {install_command('ray')}") from None
     refuse_silence(address)
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == LOCAL:

@@ -29,6 +29,7 @@ from lfiw.replay.ring import Ring, draw_bits, recent_slots, slot_age
 from lfiw.replay.uniform import UniformConfig
 from lfiw.settings import part, setting
 from lfiw.types import Clock, Metrics, Sample, Trace
+from lfiw.wording import assignment
 
 AGE_GROUPS = 5
 
@@ -64,7 +65,7 @@ class LfiwConfig(RatioConfig):
         if self.warmup_env_steps >= env_steps:
             return [
                 f"before its warm-up of {self.warmup_env_steps}: it is plain {self.over.name} "
-                f"replay (--set replay.warmup_env_steps=N changes that)."
+                f"replay ({assignment('replay.warmup_env_steps', 'N')} changes that)."
             ]
         if self.fast_size >= env_steps:
             return [

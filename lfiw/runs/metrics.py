@@ -27,7 +27,7 @@ def _of_lfiw(name: str, title: str = "", **entries: Any) -> Metric:
 
 EVALUATION = (
     Metric("return_mean", ("eval/mean_reward",), stored=True),
-    Metric("return_std", stored=True),
+    Metric("return_std", ("eval/std_reward",), stored=True),
     Metric("length_mean", ("eval/mean_ep_length",), stored=True),
 )
 # Both usual families of tags, so that existing dashboards work.

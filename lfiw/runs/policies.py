@@ -21,6 +21,10 @@ from lfiw.types import EnvSpec
 def load_policy(folder: str | PathLike[str], seed: int = 0) -> Policy:
     """The policy of one seed of a method folder, or of what `lfiw.train` returned."""
     folder = Path(folder)
+    if not folder.exists():
+        raise InputError(f"{folder} does not exist.")
+    if not folder.is_dir():
+        raise InputError(f"{folder} is a file; a method folder is needed, which holds policies/.")
     files = [policy_file(part, seed) for part in parts_of(folder)]
     path = next((file for file in files if file.is_file()), None)
     if path is None:

@@ -13,6 +13,7 @@ import numpy as np
 from lfiw.acting.envs import make_env
 from lfiw.acting.spaces import check_spaces
 from lfiw.errors import InputError, RunError
+from lfiw.extras import install_command
 from lfiw.runs.files import make_parent
 from lfiw.runs.layout import folder_of
 from lfiw.runs.policies import check_episode_seed, check_fits, env_of, load_policy
@@ -57,7 +58,7 @@ def record(
         import imageio.v2 as imageio
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
-        raise InputError('Recording needs more: pip install "lfiw[video]".') from None
+        raise InputError(f"Recording needs more: {install_command('video')}") from None
     config = env_of(folder)
     env = make_env(config, render_mode="rgb_array")
     frames: list[Any] = []

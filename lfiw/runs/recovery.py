@@ -22,6 +22,7 @@ from lfiw.runs.checkpoint import (
 from lfiw.runs.read import LOG
 from lfiw.runs.rows import parse_row
 from lfiw.runs.segments import SEGMENT_ROWS, needed_segments
+from lfiw.wording import option
 
 COUNTS = ("env_steps", "updates", "phase_start", "next_snapshot", "log_bytes")
 NO_ROWS = hashlib.sha256().hexdigest()
@@ -78,7 +79,7 @@ def newest_good(
     if candidates:
         others = [next(damages(folder, path, capacity, any_log=True), None) for path in candidates]
         if None in others:
-            complaints.append("--allow-inexact goes on with what is left of the log.")
+            complaints.append(f"{option('allow_inexact')} goes on with what is left of the log.")
         raise InputError(f"{folder} has no intact checkpoint. {' '.join(complaints)}")
     return None, complaints
 

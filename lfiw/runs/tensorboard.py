@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
+from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from tensorboardX.summary import scalar
 
 from lfiw.runs.metrics import tags_of
 
-EVERY_ENV_STEPS = 5000  # thins these files, never the log
+# Thins these files, never the log: a point for each twentieth of the steps so far, at least.
+MOST_ENV_STEPS, SHARE = 5000, 20
 
 NOT_PLOTTED = {
     *("kind", "seed", "env_steps", "updates", "wall_seconds", "episodes", "faults", "reason"),
@@ -29,14 +30,18 @@ class Boards:
         self._folder = folder
         self._writers: dict[int, EventsWriter] = {}
         self._shown_at: dict[int, int] = {}
+        self._known: defaultdict[int, set[str]] = defaultdict(set)  # of each seed, once shown
         shutil.rmtree(folder, ignore_errors=True)
 
     def write(self, row: dict[str, Any]) -> None:
         seed, env_steps = row["seed"], row["env_steps"]
         if row["kind"] == "train":
-            if env_steps - self._shown_at.get(seed, -math.inf) < EVERY_ENV_STEPS:
+            # The first losses of a run are shown, however short it is.
+            gap = env_steps - self._shown_at.get(seed, -MOST_ENV_STEPS)
+            if gap < min(MOST_ENV_STEPS, env_steps // SHARE) and row.keys() <= self._known[seed]:
                 return
             self._shown_at[seed] = env_steps
+            self._known[seed] |= row.keys()
         writer = self._writer(seed)
         for name, value in row.items():
             if name in NOT_PLOTTED or value is None:

@@ -15,7 +15,7 @@ import jax
 
 from lfiw.errors import InputError
 from lfiw.machine import available_memory, cpu_model, usable_cores
-from lfiw.wording import size_text
+from lfiw.wording import option, size_text
 
 
 def prepare_jax() -> None:
@@ -50,7 +50,8 @@ def choose_devices(choice: str | None) -> list[jax.Device]:
         found = list(jax.devices(platform))
     except RuntimeError:
         raise InputError(
-            f"--devices {choice}: jax sees no {platform!r} here, only {jax.default_backend()}."
+            f"{option('devices', choice)}: jax sees no {platform!r} here, only "
+            f"{jax.default_backend()}."
         ) from None
     if not colon:
         return found
@@ -61,7 +62,9 @@ def choose_devices(choice: str | None) -> list[jax.Device]:
     except (ValueError, IndexError):
         devices = []
     if not devices:
-        raise InputError(f"--devices {choice}: choose from the {len(found)} devices of {platform}.")
+        raise InputError(
+            f"{option('devices', choice)}: choose from the {len(found)} devices of {platform}."
+        )
     return devices
 
 

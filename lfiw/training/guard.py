@@ -37,7 +37,7 @@ class Guard:
     def __init__(self, config: TrainConfig) -> None:
         floor = getattr(config.replay, "min_effective_sample_size", None)
         self._floored = bool(floor)
-        self._remedy = f"--set {FLOOR}=0.6" if floor == 0 else "a smaller agent.learning_rate"
+        self._remedy = f"{FLOOR}=0.6" if floor == 0 else "a smaller agent.learning_rate"
         self._seen: deque[Seen] = deque()
         self._told: set[str] = set()
         self._block = 0

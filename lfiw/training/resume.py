@@ -32,6 +32,7 @@ from lfiw.training.devices import choose_devices, hardware, prepare_jax
 from lfiw.training.folder import Training
 from lfiw.training.jobs import Job
 from lfiw.training.start import run_jobs
+from lfiw.wording import option, option_name
 
 # What a resume may change: how far a run goes, and when it is saved.
 CHANGEABLE = ("env_steps", "schedule_env_steps", "checkpoint")
@@ -131,7 +132,9 @@ def take_up(
     for complaint in complaints:
         console.print(f"Note: {complaint} Going back to the checkpoint before.", soft_wrap=True)
     if here["hardware"]["platform"] != "cpu" and not stored.deterministic:
-        console.print(f"Note: {folder} goes on inexactly: it is not --deterministic on a GPU.")
+        console.print(
+            f"Note: {folder} goes on inexactly: it is not {option('deterministic')} on a GPU."
+        )
     config = extended(stored, env_steps)
     check(config)
     if checkpoint is not None and checkpoint.facts["env_steps"] > config.env_steps:
@@ -158,7 +161,7 @@ def refuse_other_settings(training: Training) -> None:
     if differences:
         raise InputError(
             f"{training.folder} holds another training ({'; '.join(differences)}); choose another "
-            f"--out."
+            f"{option_name('out')}."
         )
 
 
@@ -180,7 +183,9 @@ def extended(config: TrainConfig, env_steps: int | None) -> TrainConfig:
     if env_steps is None or env_steps == config.env_steps:
         return config
     if env_steps < config.env_steps:
-        raise InputError(f"env_steps {env_steps} is less than the run's {config.env_steps}.")
+        raise InputError(
+            f"{option('env_steps', env_steps)} is less than the run's {config.env_steps}."
+        )
     return dataclasses.replace(
         config, env_steps=env_steps, schedule_env_steps=config.schedule_horizon
     )
@@ -216,12 +221,12 @@ def refuse_differences(
     if differences:
         raise InputError(
             f"{folder} was trained under other conditions ({'; '.join(differences)}), so the rest "
-            f"would not be the same bits (--allow-inexact goes on all the same)."
+            f"would not be the same bits ({option('allow_inexact')} goes on all the same)."
         )
     if not config_is_intact(folder, content):
         raise InputError(
-            f"{folder / CONFIG} is damaged: its hash does not match (--allow-inexact goes on all "
-            f"the same)."
+            f"{folder / CONFIG} is damaged: its hash does not match "
+            f"({option('allow_inexact')} goes on all the same)."
         )
 
 

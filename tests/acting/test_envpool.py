@@ -208,7 +208,7 @@ def test_pictures_come_from_gymnasium() -> None:
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        (on_envpool("Pendulum-v1"), "does not cover 'Pendulum-v1'.*--env-backend gymnasium"),
+        (on_envpool("Pendulum-v1"), "does not cover 'Pendulum-v1'.*env.backend\": 'gymn"),
         (on_envpool("environments:make_point"), "does not cover 'environments:make_point'"),
         (on_envpool("Ant-v5", kwargs={"frame_skip": 2}), "takes no env.kwargs.*'frame_skip'"),
     ],
@@ -220,7 +220,7 @@ def test_what_is_not_covered_gets_a_sentence(env: EnvConfig, words: str) -> None
 
 def test_missing_package_gets_a_sentence(monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "envpool", None)  # as if it were not installed
-    with pytest.raises(InputError, match=r'pip install "lfiw\[envpool\]"'):
+    with pytest.raises(InputError, match=r'pip install "envpool>='):
         probe_env(on_envpool("Hopper-v5"))
 
 

@@ -14,6 +14,7 @@ import lfiw.cli.bench
 from lfiw.cli import main
 from lfiw.cli.bench import import_peers
 from lfiw.errors import InputError, RunError
+from lfiw.extras import install_command
 from lfiw.learning.config import check
 
 peers = import_peers()  # from here on its scripts can be imported
@@ -149,11 +150,12 @@ def test_missing_peer_is_named(monkeypatch: Any, tmp_path: Path, capsys: Any) ->
     rows = {row["library"]: row for row in json.loads(path.read_text())["rows"]}
     assert set(rows) == {"lfiw", "sb3", "sbx", "torchrl", "cleanrl"}
     assert rows["lfiw"]["env_steps_per_s"] == 150
+    missing = f"not installed: {install_command('peers')}"
     for name in ("sb3", "sbx", "torchrl"):
-        assert rows[name]["note"] == "not installed: pip install 'lfiw[peers]'"
+        assert rows[name]["note"] == missing
         assert rows[name]["env_steps_per_s"] is rows[name]["ours_over_theirs"] is None
         assert name in shown.out
-        assert f"{name} sac, seeds 1: not installed: pip install 'lfiw[peers]'" in shown.err
+        assert f"{name} sac, seeds 1: {missing}" in shown.err
     assert "not measured" in rows["cleanrl"]["note"]
     assert "git clone https://github.com/vwxyzjn/cleanrl" in shown.out
 

@@ -150,5 +150,5 @@ def test_missing_ray_gives_the_install_command(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 2
-    assert 'pip install "lfiw[ray]"' in done.stderr
+    assert 'pip install "ray[client]>=' in done.stderr
     assert not (tmp_path / "out").exists()

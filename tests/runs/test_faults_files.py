@@ -149,7 +149,7 @@ def test_a_damaged_log_is_no_end_of_the_training(trained: Path, tmp_path: Path) 
     log = run / "metrics.jsonl"
     content = log.read_bytes()
     log.write_bytes(b"?" + content[1:].replace(b'"updates": 0', b'"updates": 9', 1))
-    with pytest.raises(InputError, match=r"metrics.jsonl is damaged.*--allow-inexact goes on"):
+    with pytest.raises(InputError, match=r"metrics.jsonl is damaged.*allow_inexact=True goes on"):
         resume_all([run], quiet=True)
     resume_all([run], quiet=True, allow_inexact=True)
     for file in files_of(trained):

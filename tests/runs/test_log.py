@@ -141,6 +141,41 @@ def test_tensorboard_files_have_the_usual_tags(tmp_path: Path) -> None:
                 assert tag in content
 
 
+def tensorboard_content(folder: Path) -> bytes:
+    (events,) = (folder / "tensorboard" / "seed-0").glob("events.out.tfevents.*")
+    return events.read_bytes()
+
+
+@pytest.mark.parametrize("learning_starts", [200, 1000, 4800])
+def test_tensorboard_of_a_short_run_has_losses(tmp_path: Path, learning_starts: int) -> None:
+    """Though its first rows have none."""
+    log = RunLog(tmp_path)
+    for env_steps in range(200, learning_starts + 400, 200):
+        metrics = {"critic_loss": 1.0} if env_steps > learning_starts else {}
+        log.append(train_row(env_steps, **metrics))
+    log.close()
+    assert b"train/critic_loss" in tensorboard_content(tmp_path)
+
+
+def test_tensorboard_of_a_long_run_is_thinned(tmp_path: Path) -> None:
+    """From 100,000 steps on to every 5000; before, to a twentieth of the steps so far."""
+    log = RunLog(tmp_path)
+    for env_steps in range(200, 200_001, 200):
+        log.append(train_row(env_steps, q_mean=1.0))
+    log.close()
+    shown = tensorboard_content(tmp_path).count(b"train/q_mean")
+    # Every row up to 4000 steps; then steps that grow by a factor of 1.05 to 1.1.
+    assert 20 + 20 + 20 < shown < 20 + 20 + 70
+
+
+def test_tensorboard_files_numbers_of_evaluations_together(tmp_path: Path) -> None:
+    log = RunLog(tmp_path)
+    log.append(eval_row(100) | {"return_std": 2.0, "length_mean": 3.0})
+    log.close()
+    assert b"eval/std_reward" in tensorboard_content(tmp_path)
+    assert b"train/" not in tensorboard_content(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "safe"),
     [

@@ -47,7 +47,7 @@ def test_a_q_that_doubles_is_told_once_with_the_setting() -> None:
     ((env_steps, sentence),) = told(log)
     assert env_steps == 315_000
     assert "Q has grown 2.0-fold within 50,000 steps" in sentence
-    assert f"--set {FLOOR}=0.6" in sentence
+    assert f"; {FLOOR}=0.6 may help" in sentence
     assert "agent.learning_rate" in told(log, "uniform")[0][1]
     assert "agent.learning_rate" in told(log, **{FLOOR: 0.6})[0][1]
 
