@@ -3,7 +3,7 @@
     python examples/cleanrl_sac_lfiw.py --env-id HalfCheetah-v5
 
 Lines that end in `# LFIW` are all that the weights add; without them this is plain SAC.
-Needs torch, gymnasium, tyro and tensorboardX: pip install 'lfiw[torch]'
+Needs torch, gymnasium, tyro and tensorboardX: pip install '.[torch]' in a checkout of lfiw
 """
 
 import random

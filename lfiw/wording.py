@@ -27,6 +27,11 @@ def on_command_line() -> Iterator[None]:
             del os.environ[COMMAND_LINE]
 
 
+def command(name: str) -> str:
+    """Such as `lfiw resume`, or `lfiw.resume` in Python."""
+    return f"lfiw {name}" if COMMAND_LINE in os.environ else f"lfiw.{name}"
+
+
 def option_name(name: str) -> str:
     return f"--{name.replace('_', '-')}" if COMMAND_LINE in os.environ else name
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +21,8 @@ from lfiw.cli.reproduce import Reproduce
 from lfiw.cli.results import ResultsAdd, ResultsShow
 from lfiw.cli.train import Resume, Train, Verify
 from lfiw.errors import InputError, RunError
-from lfiw.wording import nearest, one_line
+from lfiw.extras import install_command
+from lfiw.wording import nearest, on_command_line, one_line
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 PLAIN_WIDTH = 160
@@ -90,16 +92,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given in (["--version"], ["-V"]):
         print(f"lfiw {__version__}")
         return
-    try:
-        command = parse_command(given)
-    except InputError as error:
-        sys.exit(explain(error))
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    sys.exit(run_command(command))
+    with on_command_line():
+        try:
+            command = parse_command(given)
+        except InputError as error:
+            sys.exit(explain(error))
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        sys.exit(run_command(command))
 
 
-def explain(error: InputError | RunError) -> int:
+def explain(error: InputError | RunError, debug: bool = False) -> int:
+    if debug:
+        traceback.print_exception(error)
     print(f"lfiw: {one_line(str(error))}", file=sys.stderr)
     return BAD_INPUT if isinstance(error, InputError) else FAILED
 
@@ -144,13 +149,21 @@ def run_command(command: Any) -> int:
         width = None if sys.stdout.isatty() else PLAIN_WIDTH
         command.run(Console(width=width, markup=False))
     except (InputError, RunError) as error:
-        return explain(error)
+        return explain(error, command.debug)
+    except ModuleNotFoundError as error:
+        if (error.name or "lfiw").partition(".")[0] == "lfiw":
+            raise
+        missing = InputError(f"{error.name} is not installed: {install_command()}")
+        missing.__cause__ = error
+        return explain(missing, command.debug)
     except BrokenPipeError:  # who read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
         name = error.filename or "The output"
-        return explain(InputError(f"{name} cannot be read or written: {error.strerror}."))
+        unusable = InputError(f"{name} cannot be read or written: {error.strerror}.")
+        unusable.__cause__ = error
+        return explain(unusable, command.debug)
     except KeyboardInterrupt as error:
         print(f"lfiw: {'; '.join(['stopped', *map(str, error.args)])}.", file=sys.stderr)
         return INTERRUPTED

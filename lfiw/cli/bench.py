@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
@@ -15,10 +15,12 @@ from lfiw.cli.options import (
     AgentName,
     AgentNames,
     Assignments,
+    Command,
     ReplayName,
     ReplayNames,
     apply_settings,
     split_names,
+    unset,
 )
 from lfiw.cli.train import Train
 from lfiw.errors import InputError
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class Benchmark:
+class Benchmark(Command):
     env: str = "HalfCheetah-v5"
     """The environment."""
-    json: Path | None = None
+    json: Annotated[Path | None, unset("PATH")] = None
     """Also write the rows to this file."""
 
     def run(self, console: Console) -> None:
@@ -111,15 +113,14 @@ class BenchProfile(LearnerBenchmark):
 
 @dataclass
 class BenchCollect(Benchmark):
-    """Environment steps per second of the collector alone, by its number of workers and the
-    environment's backend."""
+    """Environment steps per second of the collector alone, by its workers and backend."""
 
     env_backend: str = "gymnasium"
     """Backends, separated by commas: gymnasium, envpool."""
-    workers: str | None = None
-    """Numbers of workers, separated by commas (default: powers of two up to the cores)."""
-    runs: int | None = None
-    """Runs that the workers share (default: one for each worker)."""
+    workers: Annotated[str | None, unset("STR", "powers of two up to the cores")] = None
+    """Numbers of workers, separated by commas."""
+    runs: Annotated[int | None, unset("INT", "one for each worker")] = None
+    """Runs that the workers share."""
     agent: AgentName = "sac"
     steps: int = 2000
     """Environment steps of each run in one call."""
@@ -148,14 +149,16 @@ class BenchTrain(Benchmark):
     """Seeds of each method."""
     env_steps: str = "10000"
     """Environment steps of each run."""
-    workers: int | None = None
-    """Processes that step environments, for each method (default: one per core)."""
+    workers: Annotated[int | None, unset("INT", "one per core")] = None
+    """Processes that step environments, for each method."""
     set: Assignments = ()
     """Further settings, as for `lfiw train`."""
 
     def measure(self) -> BenchResult:
         from lfiw.bench.train import bench_train, command_started
 
+        if "," in self.env:
+            raise InputError(f"One environment is measured at a time, not {self.env!r}.")
         command = Train(
             self.env,
             agent=self.agent,
@@ -164,12 +167,12 @@ class BenchTrain(Benchmark):
             env_steps=self.env_steps,
             set=self.set,
         )
-        return bench_train(command.configs(), self.workers, command_started())
+        return bench_train(command.configs(), self.workers, command_started(), self.quiet)
 
 
 @dataclass
 class BenchPeers(Benchmark):
-    """The same job with lfiw and with other libraries (install lfiw[peers]), in turns."""
+    """The same job with lfiw and with other libraries, in turns."""
 
     peers: str = "sb3,sbx,cleanrl,torchrl"
     """Other libraries, separated by commas."""
@@ -185,7 +188,9 @@ class BenchPeers(Benchmark):
         peers = import_peers()
         agents = split_names(self.agent, "--agent")
         job = peers.PeerJob("lfiw", self.env, agents[0], self.env_steps, tuple(range(self.seeds)))
-        progress = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+        progress = Console(
+            stderr=True, soft_wrap=True, highlight=False, markup=False, quiet=self.quiet
+        )
         libraries = split_names(self.peers, "--peers")
         result: BenchResult = peers.bench_peers(
             libraries, agents, job, self.repeats, progress.print

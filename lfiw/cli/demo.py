@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
 from rich.console import Console
+
+from lfiw.cli.options import Command, unset
 
 DEMO_ENV = "Pendulum-v1"
 DEMO_ENV_STEPS = 10_000
@@ -14,17 +17,18 @@ SMALL_NETWORKS = (128, 128)
 
 
 @dataclass
-class Demo:
+class Demo(Command):
     """The paper's chain MDP, then SAC with uniform and with LFIW replay on a small task."""
 
-    out: Path | None = None
-    """Where everything goes (default: a new folder below runs/)."""
+    out: Annotated[Path | None, unset("PATH", "a new folder below runs/")] = None
+    """Where everything goes."""
 
     def run(self, console: Console) -> None:
-        run_demo(self.out or Path("runs") / f"demo-{datetime.now():%Y%m%d-%H%M%S}", console)
+        out = self.out or Path("runs") / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
+        run_demo(out, console, self.quiet)
 
 
-def run_demo(out: str | Path, console: Console) -> None:
+def run_demo(out: str | Path, console: Console, quiet: bool = False) -> None:
     from lfiw.learning.config import make_config
     from lfiw.paper.chain import ChainConfig, epochs_below, run_chain, save_chain
     from lfiw.results.curves import comparison_table, read_curves
@@ -62,6 +66,6 @@ def run_demo(out: str | Path, console: Console) -> None:
             config = override(config, "replay.fast_size", 1000)
             config = override(config, "replay.warmup_env_steps", 2000)
         configs.append(config)
-    curves = [read_curves(run.folder) for run in train_all(configs, out=folder)]
+    curves = [read_curves(run.folder) for run in train_all(configs, out=folder, quiet=quiet)]
     console.print(comparison_table(curves))
     console.print(f"Learning curves: {plot_curves(curves, folder / 'curves.png')}", soft_wrap=True)

@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from lfiw.cli.options import AgentName, Folder, Folders, ReplayName, say_note, split_names
+from lfiw.cli.options import (
+    AgentName,
+    Command,
+    Flag,
+    Folder,
+    Folders,
+    ReplayName,
+    split_names,
+    unset,
+)
 from lfiw.errors import InputError
 
 
 @dataclass
-class Settings:
+class Settings(Command):
     """List every setting of a method, with its value and its valid range."""
 
     agent: AgentName = "sac"
@@ -48,18 +57,18 @@ def type_owner(config: Any, name: str) -> type[Any]:
 
 
 @dataclass
-class Evaluate:
+class Evaluate(Command):
     """Run deterministic episodes with the trained policies of a method folder."""
 
     folder: Folder
     """A method folder."""
     episodes: int = 10
     """Episodes for each policy."""
-    seed: int | None = None
-    """The policy of this training seed only (default: all)."""
+    seed: Annotated[int | None, unset("INT", "all")] = None
+    """The policy of this training seed only."""
     episode_seed: int = 0
     """Episode k is reset with the seed EPISODE_SEED + k."""
-    json: bool = False
+    json: Flag = False
     """Print JSON."""
 
     def run(self, console: Console) -> None:
@@ -83,7 +92,7 @@ class Evaluate:
 
 
 @dataclass
-class Plot:
+class Plot(Command):
     """Draw learning curves: mean over seeds, shaded standard deviation, a line per method."""
 
     folders: Folders
@@ -92,7 +101,7 @@ class Plot:
     """The picture: .png, .pdf or .svg."""
     smooth: int = 1
     """Draw running means over this odd number of evaluations."""
-    methods: str | None = None
+    methods: Annotated[str | None, unset("STR", "all")] = None
     """Only these methods, separated by commas, such as sac-uniform,sac-lfiw-power."""
 
     def run(self, console: Console) -> None:
@@ -104,33 +113,33 @@ class Plot:
             raise InputError("Name at least one method folder.")
         check_picture(self.out)
         names = split_names(self.methods, "--methods")
-        curves = [method.curves for method in read_methods(self.folders, names, say_note)]
+        curves = [method.curves for method in read_methods(self.folders, names, self.note)]
         picture = plot_curves(curves, self.out, self.smooth)
         console.print(comparison_table(curves))
         console.print(str(picture), soft_wrap=True, highlight=False)
 
 
 @dataclass
-class Report:
+class Report(Command):
     """Write a report: a page with interactive curves and tables, and all of it as files."""
 
     folders: Folders
     """Method folders, stored results, or folders that hold some."""
     out: Path = Path("report")
     """The folder for index.html, which opens from disk, and figures and tables beside it."""
-    methods: str | None = None
-    """As for plot."""
+    methods: Annotated[str | None, unset("STR", "all")] = None
+    """Only these methods, separated by commas, such as sac-uniform,sac-lfiw-power."""
 
     def run(self, console: Console) -> None:
         from lfiw.report import write_report
 
         names = split_names(self.methods, "--methods")
-        for path in write_report(self.folders, self.out, names, say_note):
+        for path in write_report(self.folders, self.out, names, self.note):
             console.print(str(path), soft_wrap=True, highlight=False)
 
 
 @dataclass
-class Record:
+class Record(Command):
     """Record one deterministic episode as a video, without a screen."""
 
     folder: Folder

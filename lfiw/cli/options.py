@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -19,50 +19,73 @@ if TYPE_CHECKING:
     from lfiw.cluster.ray import ClusterConfig
     from lfiw.learning.config import TrainConfig
 
-AgentNames = Annotated[
-    str, tyro.conf.arg(help=f"Agents, separated by commas: {', '.join(AGENTS)}.")
-]
-ReplayNames = Annotated[
-    str, tyro.conf.arg(help=f"Replay strategies, separated by commas: {', '.join(REPLAYS)}.")
-]
+
+def unset(metavar: str, meaning: str = "", text: str | None = None) -> Any:
+    """An option that stands for no value by itself: what its help says of its absence."""
+    hint = f"(default: {meaning})" if meaning else ""
+    return tyro.conf.arg(metavar=metavar, help=text, help_behavior_hint=hint)
+
+
+AGENT_NAMES = f"Agents, separated by commas: {', '.join(AGENTS)}."
+REPLAY_NAMES = f"Replay strategies, separated by commas: {', '.join(REPLAYS)}."
+AgentNames = Annotated[str, tyro.conf.arg(help=AGENT_NAMES)]
+ReplayNames = Annotated[str, tyro.conf.arg(help=REPLAY_NAMES)]
 AgentName = Annotated[str, tyro.conf.arg(help=f"The agent: {', '.join(AGENTS)}.")]
 ReplayName = Annotated[str, tyro.conf.arg(help=f"The replay strategy: {', '.join(REPLAYS)}.")]
-Assignments = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
-Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER...")]
+Assignments = Annotated[
+    tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME=VALUE")
+]
+
+
+Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")]
+Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, unset("FOLDER...")]
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
 
 
 @dataclass(kw_only=True)
-class OnMachine:
+class Command:
+    """What every command takes."""
+
+    quiet: Flag = False
+    """Print results and errors only."""
+    debug: Flag = False
+    """Show the whole traceback of an error."""
+
+    def note(self, sentence: str) -> None:
+        """Tell of something that is no part of the result."""
+        if not self.quiet:
+            print(f"lfiw: {one_line(sentence)}", file=sys.stderr)
+
+
+@dataclass(kw_only=True)
+class OnMachine(Command):
     """What a command that trains needs of this machine."""
 
-    workers: int | None = None
-    """Processes that step environments, for each method; 0: in this process (default: one
-    per core)."""
-    devices: str | None = None
-    """Devices that train: cpu, gpu, cpu:2 (the first two) or gpu:0,2 (default: all)."""
+    workers: Annotated[int | None, unset("INT", "one per core")] = None
+    """Processes that step environments, for each method; 0: in this process."""
+    devices: Annotated[str | None, unset("STR", "all")] = None
+    """Devices that train: cpu, gpu, cpu:2 (the first two) or gpu:0,2."""
 
 
 @dataclass(kw_only=True)
 class OnCluster(OnMachine):
     """And of a cluster, if it trains there."""
 
-    ray: Annotated[str | None, tyro.conf.arg(metavar="[ADDRESS]")] = None
-    """Train on a Ray cluster (auto, HOST:PORT or ray://HOST:PORT), or on one that is started
-    here; each method is a task. The same command goes on with what was begun."""
-    gpus_per_group: float | None = None
-    """With --ray: GPUs of each method (default: 0.5 where there are any, else 0)."""
-    cpus_per_group: int | None = None
-    """With --ray: CPUs of each method (default: one for each seed, as far as a node has them)."""
+    ray: Annotated[str | None, unset("[ADDRESS]")] = None
+    """Train on a Ray cluster (auto, HOST:PORT, ray://HOST:PORT), or on one that is started here."""
+    gpus_per_group: Annotated[float | None, unset("FLOAT", "0.5 where there are any, else 0")] = (
+        None
+    )
+    """With --ray: GPUs of each method."""
+    cpus_per_group: Annotated[int | None, unset("INT", "one for each seed, as a node has them")] = (
+        None
+    )
+    """With --ray: CPUs of each method."""
 
     def cluster(self) -> ClusterConfig | None:
         from lfiw.cluster.ray import cluster_config
 
         return cluster_config(self.ray, self.gpus_per_group, self.cpus_per_group, self.devices)
-
-
-def say_note(sentence: str) -> None:
-    print(f"lfiw: {one_line(sentence)}", file=sys.stderr)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

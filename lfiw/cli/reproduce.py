@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from lfiw.cli.options import OnCluster, parse_seeds, split_names
+from lfiw.cli.options import Flag, OnCluster, parse_seeds, split_names, unset
 from lfiw.errors import InputError
 
 
@@ -18,24 +18,22 @@ from lfiw.errors import InputError
 class Reproduce(OnCluster):
     """Repeat an experiment of the paper; interrupted, the same command goes on where it was."""
 
-    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = None
+    name: Annotated[str | None, tyro.conf.Positional, unset("NAME")] = None
     """The experiment, or `all`."""
-    list: bool = False
+    list: Flag = False
     """List the experiments."""
     scale: str = "smoke"
     """smoke: minutes on two cores; small: a tenth of the paper's steps; paper: the real thing."""
-    out: Path | None = None
-    """Where method folders, tables and figures go (default: runs/reproduce-SCALE)."""
-    tasks: str | None = None
+    out: Annotated[Path | None, unset("PATH", "runs/reproduce-SCALE")] = None
+    """Where method folders, tables and figures go."""
+    tasks: Annotated[str | None, unset("STR", "those of the scale")] = None
     """Only these tasks, separated by commas, such as Hopper-v5."""
-    methods: str | None = None
+    methods: Annotated[str | None, unset("STR", "all")] = None
     """Only these methods, separated by commas, such as sac-uniform,sac-lfiw-power."""
-    seeds: str | None = None
+    seeds: Annotated[str | None, unset("STR", "those of the scale")] = None
     """Exactly these seeds, separated by commas."""
-    runs: tuple[Path, ...] = ()
+    runs: Annotated[tuple[Path, ...], unset("FOLDER...")] = ()
     """Train nothing; analyse these finished method folders, or folders that hold some."""
-    quiet: bool = False
-    """Show no progress."""
 
     def run(self, console: Console) -> None:
         if self.list:

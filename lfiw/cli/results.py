@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from rich.console import Console
 
-from lfiw.cli.options import Folders
+from lfiw.cli.options import Command, Flag, Folders, unset
 from lfiw.errors import InputError
 
 
 @dataclass
-class ResultsAdd:
+class ResultsAdd(Command):
     """Merge finished runs into the stored results, and rebuild their tables and report."""
 
     folders: Folders
     """Method folders, or folders that hold some."""
     results: Path = Path("results")
     """The store."""
-    commit: str | None = None
-    """The commit that was run (default: what the run recorded)."""
-    unfinished: bool = False
+    commit: Annotated[str | None, unset("STR", "what the run recorded")] = None
+    """The commit that was run."""
+    unfinished: Flag = False
     """Add runs that were cut short too; the tables say how many steps they made."""
 
     def run(self, console: Console) -> None:
@@ -39,7 +40,7 @@ class ResultsAdd:
 
 
 @dataclass
-class ResultsShow:
+class ResultsShow(Command):
     """Print the stored results, and which cells of the paper's table are not run yet."""
 
     results: Path = Path("results")

@@ -11,16 +11,19 @@ import tyro
 from rich.console import Console
 
 from lfiw.cli.options import (
-    AgentNames,
+    AGENT_NAMES,
+    REPLAY_NAMES,
     Assignments,
+    Command,
+    Flag,
     Folders,
     OnCluster,
     OnMachine,
-    ReplayNames,
     apply_settings,
     apply_sweeps,
     parse_seeds,
     split_names,
+    unset,
 )
 from lfiw.errors import InputError, NothingYet, RunError
 from lfiw.wording import one_line
@@ -51,42 +54,41 @@ def show_outcome(trainings: Sequence[Training], console: Console) -> None:
 
 @dataclass
 class Train(OnCluster):
-    """Train agents: every combination of --agent and --replay, all seeds at once."""
+    """Train agents: every combination of ENV, --agent and --replay, all seeds at once."""
 
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """A Gymnasium id, or an importable factory `module:function`."""
-    agent: AgentNames = "sac"
-    replay: ReplayNames = "lfiw"
-    num_seeds: int | None = None
-    """Train this many seeds, counted from 0 (default: 1)."""
-    seeds: str | None = None
+    env: Annotated[str | None, tyro.conf.Positional, unset("ENV")] = None
+    """Gymnasium ids or importable functions `module:function`, separated by commas."""
+    agent: Annotated[str | None, unset("STR", "sac", AGENT_NAMES)] = None
+    replay: Annotated[str | None, unset("STR", "lfiw", REPLAY_NAMES)] = None
+    config: Annotated[Path | None, unset("FILE")] = None
+    """Start from these settings: the config.json of a method folder, or JSON with its keys."""
+    num_seeds: Annotated[int | None, unset("INT", "1")] = None
+    """Train this many seeds, counted from 0."""
+    seeds: Annotated[str | None, unset("INT,...")] = None
     """Or: exactly these seeds, separated by commas."""
-    env_steps: str | None = None
-    """Environment steps of each run (default: 1000000)."""
-    preset: str = "default"
+    env_steps: Annotated[str | None, unset("INT", "1000000")] = None
+    """Environment steps of each run."""
+    preset: Annotated[str | None, unset("STR", "default")] = None
     """default: good sample efficiency; paper: the paper's loop and numbers."""
     out: Path = Path("runs")
     """Where the method folders go: OUT/ENV/AGENT-REPLAY[-LABEL]."""
-    label: str = ""
+    label: Annotated[str, unset("STR")] = ""
     """Appended to the names of the method folders."""
-    env_backend: str = "gymnasium"
-    """What steps environments: gymnasium, or envpool (install lfiw[envpool]) for some MuJoCo
-    tasks."""
-    deterministic: bool = False
-    """On a GPU: the same command gives the same bits, as on a CPU; slower, the more so the more
-    seeds."""
+    env_backend: Annotated[str | None, unset("STR", "gymnasium")] = None
+    """What steps environments: gymnasium, or envpool for some MuJoCo tasks."""
+    deterministic: Flag = False
+    """On a GPU: the same command gives the same bits, as on a CPU; slower with many seeds."""
     set: Assignments = ()
-    """Further settings, such as replay.temperature=2.5 or env.kwargs.NAME=VALUE; `lfiw
-    settings` lists them all."""
+    """Further settings, such as replay.temperature=2.5; `lfiw settings` lists them all."""
     sweep: Assignments = ()
-    """Train a method once for each value of a setting, such as replay.temperature=1,2.5,5; folders
-    are labelled by the value. Several sweeps make every combination."""
+    """Train once for each value, such as replay.temperature=1,2.5,5; values label the folders."""
 
     def run(self, console: Console) -> None:
-        configs, swept = apply_sweeps(self.configs(), self.sweep, self.preset)
+        configs, swept = apply_sweeps(self.configs(), self.sweep, self.preset or "default")
         cluster = self.cluster()
         labels = ["-".join(filter(None, (self.label, own))) for own in swept]
         where: dict[str, Any] = {"out": self.out, "label": labels, "workers": self.workers}
+        where["quiet"] = self.quiet
         if cluster is None:
             from lfiw.training import train_all
 
@@ -102,31 +104,74 @@ class Train(OnCluster):
                 console.print(str(training.folder), soft_wrap=True, highlight=False)
 
     def configs(self) -> list[TrainConfig]:
+        """Every combination of tasks, agents and strategies, with what else was given."""
+        from lfiw.settings import override
+
+        configs = self.configs_by_name() if self.config is None else self.configs_by_file()
+        given = {
+            "seeds": self.parse_seeds(),
+            "env_steps": self.env_steps,
+            "env.backend": self.env_backend,
+            "deterministic": self.deterministic or None,
+        }
+        for name, value in given.items():
+            if value is not None:
+                configs = [override(config, name, value) for config in configs]
+        return apply_settings(configs, self.set, self.preset or "default")
+
+    def configs_by_name(self) -> list[TrainConfig]:
         from lfiw.learning.config import make_config
 
-        general: dict[str, Any] = {
-            "seeds": self.parse_seeds(),
-            "env.backend": self.env_backend,
-            "deterministic": self.deterministic,
-        }
-        if self.env_steps is not None:
-            general["env_steps"] = self.env_steps
-        configs = [
-            make_config(self.env, agent, replay, self.preset, **general)
-            for agent in split_names(self.agent, "--agent")
-            for replay in split_names(self.replay, "--replay")
+        if self.env is None:
+            raise InputError("Name what to train on: ENV, or a file with settings (--config).")
+        return [
+            make_config(env, agent, replay, self.preset or "default")
+            for env in split_names(self.env, "ENV")
+            for agent in split_names(self.default("agent", "sac"), "--agent")
+            for replay in split_names(self.default("replay", "lfiw"), "--replay")
         ]
-        return apply_settings(configs, self.set, self.preset)
 
-    def parse_seeds(self) -> tuple[int, ...]:
+    def default(self, name: str, default: str) -> str:
+        given: str | None = getattr(self, name)
+        return default if given is None else given
+
+    def configs_by_file(self) -> list[TrainConfig]:
+        """What the file says, with the tasks, agents and strategies that the command names."""
+        from lfiw.learning.config import config_from_json
+        from lfiw.runs.config_file import read_settings, with_env
+
+        assert self.config is not None
+        if self.preset is not None:
+            raise InputError("--config has all settings already: leave out --preset.")
+        settings = read_settings(self.config)
+        try:
+            return [
+                with_part(with_part(config_from_json(own), "agent", agent), "replay", replay)
+                for own in with_env(settings, split_names(self.env, "ENV"))
+                for agent in split_names(self.agent, "--agent") or (None,)
+                for replay in split_names(self.replay, "--replay") or (None,)
+            ]
+        except InputError as error:
+            raise InputError(f"{self.config}: {error}") from None
+
+    def parse_seeds(self) -> tuple[int, ...] | None:
         if self.seeds is not None and self.num_seeds is not None:
             raise InputError("Give either --seeds or --num-seeds, not both.")
-        if self.seeds is None:
-            count = 1 if self.num_seeds is None else self.num_seeds
-            if count < 1:
-                raise InputError(f"--num-seeds must be at least 1, not {count}.")
-            return tuple(range(count))
-        return parse_seeds(self.seeds)
+        if self.seeds is not None:
+            return parse_seeds(self.seeds)
+        if self.num_seeds is not None and self.num_seeds < 1:
+            raise InputError(f"--num-seeds must be at least 1, not {self.num_seeds}.")
+        return None if self.num_seeds is None else tuple(range(self.num_seeds))
+
+
+def with_part(config: TrainConfig, part: str, name: str | None) -> TrainConfig:
+    """Another agent or strategy in its defaults; one of the same name stays as it is."""
+    from lfiw.settings import override
+
+    if name is None or name == getattr(config, part).name:
+        return config
+    changed: TrainConfig = override(config, part, name)
+    return changed
 
 
 @dataclass
@@ -135,11 +180,11 @@ class Resume(OnMachine):
 
     folders: Folders
     """Method folders, or folders that hold some."""
-    env_steps: str | None = None
+    env_steps: Annotated[str | None, unset("INT")] = None
     """Extend the runs to this many environment steps; schedules stay at their end values."""
-    seeds: str | None = None
+    seeds: Annotated[str | None, unset("INT,...")] = None
     """Add these seeds to every run, separated by commas; those that it has just go on."""
-    allow_inexact: bool = False
+    allow_inexact: Flag = False
     """Go on although versions, hardware or settings differ."""
 
     def run(self, console: Console) -> None:
@@ -155,12 +200,13 @@ class Resume(OnMachine):
             allow_inexact=self.allow_inexact,
             workers=self.workers,
             devices=self.devices,
+            quiet=self.quiet,
         )
         show_outcome(done, console)
 
 
 @dataclass
-class Verify:
+class Verify(Command):
     """Check every file of runs against its hash, and say from where a resume would go on."""
 
     folders: Folders

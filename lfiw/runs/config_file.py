@@ -6,7 +6,7 @@ read a few, of files that somebody else may have made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,32 @@ def read_config_file(path: Path) -> dict[str, Any]:
     if not is_configuration(content):
         raise InputError(f"{path} is not the configuration of a run.")
     return content
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings in a file: all that a run recorded, or what somebody wrote by hand."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist.")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file, such as {path / CONFIG}.")
+    try:
+        content = read_json(path)
+    except Damaged as error:
+        raise InputError(str(error)) from None
+    settings: dict[str, Any] = content.get("config", content)
+    env = settings.get("env", {}) if isinstance(settings, dict) else None
+    if not isinstance(env, dict):
+        raise InputError(f'{path} holds no settings, such as {{"env": {{"id": "Pendulum-v1"}}}}.')
+    return settings
+
+
+def with_env(settings: dict[str, Any], env_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """The settings as they are, or for each of these environments instead."""
+    if env_ids:
+        return [{**settings, "env": {**settings.get("env", {}), "id": own}} for own in env_ids]
+    if "id" not in settings.get("env", {}):
+        raise InputError("no environment is named there: name one on the command line, ENV.")
+    return [settings]
 
 
 def is_configuration(content: Any) -> bool:

@@ -24,7 +24,7 @@ from lfiw.runs.recovery import start_facts
 from lfiw.runs.rows import Row
 from lfiw.settings import conformed, to_json
 from lfiw.training.jobs import Job
-from lfiw.wording import option_name, size_text
+from lfiw.wording import command, option_name, size_text
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def refuse_clashes(folders: Sequence[Path]) -> None:
         if folder.exists() and not _is_free(folder):
             raise InputError(
                 f"{folder} already holds a training; choose another {option_name('out')} or "
-                f"{option_name('label')}, or go on with it (lfiw resume)."
+                f"{option_name('label')}, or go on with it ({command('resume')})."
             )
 
 

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 from lfiw import __version__
 from lfiw.agents import AGENTS
-from lfiw.cli import COMMANDS, main, parse_command
+from lfiw.cli import COMMANDS, CommandGroup, main, parse_command
 from lfiw.cli.train import Train
 from lfiw.errors import InputError
 from lfiw.learning.config import check, make_config
@@ -370,6 +370,66 @@ def test_results_are_whole_where_the_output_is_no_terminal(cli: Any, method_fold
     assert outcome.code == 0, outcome.err
     assert method_folder.name in outcome.out
     assert "…" not in outcome.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_each_default_once(cli: Any, name: str, monkeypatch: Any) -> None:
+    """And none that a user could not write."""
+    monkeypatch.setenv("COLUMNS", "80")
+    command = COMMANDS[name]
+    groups = command.commands if isinstance(command, CommandGroup) else {"": command}
+    for own in groups:
+        shown = cli(*filter(None, (name, own)), "--help").out
+        described = " ".join(re.sub("[│╭╰─╮╯]", " ", shown).split())
+        for words in ("None", "(default: )", "(default: False)", "--no-"):
+            assert words not in described, (name, own)
+        for text in re.split(r" --[a-z]", described):
+            assert text.count("(default:") <= 1, text
+
+
+def test_debug_shows_the_whole_traceback(cli: Any) -> None:
+    """Of the environment too, in whatever process it raised."""
+    options = ("train", "environments:make_broken", "--env-steps", "9")
+    for more in ((), ("--workers", "0")):
+        outcome = cli(*options, *more, "--debug")
+        assert outcome.code == 2
+        *_, line = outcome.err.splitlines()
+        assert line.startswith("lfiw: Environment 'environments:make_broken' could not be made")
+        assert "Traceback" in outcome.err
+        assert 'raise RuntimeError("the cable' in outcome.err
+        assert re.search(r'tests/support/environments.py", line \d+, in make_broken', outcome.err)
+
+
+def test_missing_dependency_is_named_with_its_command(cli: Any, monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)  # as if it were not installed
+    for name in [name for name in sys.modules if name.startswith("lfiw.training")]:
+        monkeypatch.delitem(sys.modules, name)
+    sentence = cli("train", ENV, "--env-steps", "9").sentence()
+    assert re.fullmatch(r"lfiw: jax is not installed: .* install \".*", sentence)
+
+
+def test_quiet_prints_results_alone(cli: Any, tmp_path: Path) -> None:
+    options = ("--replay", "uniform", "--env-steps", "9", "--workers", "0")
+    talking = cli("train", ENV, *options)
+    assert (talking.code, bool(talking.err)) == (0, True)
+    quiet = cli("train", ENV, *options, "--label", "q", "--quiet")
+    assert (quiet.code, quiet.err) == (0, "")
+    assert "sac-uniform-q" in quiet.out
+    assert cli("resume", "runs", "--quiet").err == ""
+
+
+def test_several_tasks_in_one_command(cli: Any, tmp_path: Path) -> None:
+    options = ("--replay", "uniform", "--env-steps", "9", "--workers", "0")
+    outcome = cli("train", "environments:make_point,environments:make_bandit", *options)
+    assert outcome.code == 0, outcome.err
+    folders = [f"runs/environments-make_{name}/sac-uniform" for name in ("point", "bandit")]
+    assert outcome.out.splitlines()[-2:] == folders
+    for folder in folders:
+        assert (tmp_path / folder / "policies" / "seed-0.safetensors").is_file()
+    made = parse("train", "A-v1,m:f", "--agent", "sac,td3", "--replay", "ere,per").configs()
+    names = [(config.env.id, config.method) for config in made]
+    assert len(set(names)) == 8
+    assert names[0] == ("A-v1", "sac-ere") and names[-1] == ("m:f", "td3-per")
 
 
 def test_version(capsys: Any) -> None:

@@ -62,7 +62,7 @@ def test_record(training: lfiw.Training, tmp_path: Path) -> None:
         (lambda t: lfiw.resume([t]), "A method folder is a path, or what lfiw.train returned"),
         (lambda t: lfiw.resume_all(t.folder), "takes a list of folders, not .*sac-uniform"),
         (lambda t: lfiw.resume(t.folder / "none"), "none does not exist"),
-        (lambda t: lfiw.resume(t, env_steps=100), "env_steps 100 is less than the run's 200"),
+        (lambda t: lfiw.resume(t, env_steps=100), "env_steps=100 is less than the run's 200"),
         (lambda t: lfiw.resume(t, env_steps="many"), "env_steps takes a value of type int"),
         (lambda t: lfiw.resume(t, seeds=3), "seeds takes a value of type tuple, not 3"),
         (lambda t: lfiw.evaluate(3), "A method folder is a path, .*: 3"),
