@@ -36,6 +36,10 @@ class WorkerError(Exception):
     """A worker failed, died or hangs; the message says how. Another may take its place."""
 
 
+class EnvTraceback(Exception):
+    """The traceback of an environment in another process, as the cause of what is raised here."""
+
+
 class LocalWorker:
     """The interface of a worker, in this process: for debugging, `--workers 0`. An environment
     that hangs here hangs for ever."""
@@ -145,10 +149,7 @@ def value_of(outcome: tuple[str, Any]) -> Any:
         return value
     sentence, cause = value
     kinds = {"input error": InputError, "run error": RunError, "failure": WorkerError}
-    error = kinds[kind](sentence)
-    if cause:
-        error.add_note(f"In the environment:\n{cause}")  # shown with the traceback, if that is
-    raise error
+    raise kinds[kind](sentence) from (EnvTraceback(f"\n{cause}") if cause else None)
 
 
 class Heart:

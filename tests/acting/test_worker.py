@@ -81,16 +81,16 @@ def test_exception_costs_one_episode(make_worker: Any) -> None:
 
 
 def test_sentence_carries_the_traceback_of_the_environment(make_worker: Any) -> None:
-    """As a note, which Python shows below its own traceback; a sentence alone has none."""
+    """As its cause, which Python shows before it; a sentence alone has none."""
     worker = make_worker(EnvConfig("environments:make_broken"))
     with pytest.raises(InputError, match="the cable is loose") as raised:
         call(worker, "probe")
-    (note,) = raised.value.__notes__
-    assert "in make_broken" in note and "RuntimeError: the cable" in note
+    cause = str(raised.value.__cause__)
+    assert "in make_broken" in cause and "RuntimeError: the cable" in cause
     worker = make_worker(EnvConfig("environments:make_wrong_shape"))
     with pytest.raises(InputError) as raised:
         call(worker, "probe")
-    assert not hasattr(raised.value, "__notes__")
+    assert raised.value.__cause__ is None
 
 
 def test_too_many_exceptions_are_a_run_error(make_worker: Any) -> None:
