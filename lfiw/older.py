@@ -7,12 +7,14 @@ from typing import Any
 
 
 def modern(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored configuration in today's form: LFIW had no floor once, and could wrap PER alone."""
+    """A stored configuration in today's form: all evaluations of a run had the same starts once;
+    LFIW had no floor, and could wrap PER alone."""
+    config = {"eval_starts": "fixed", **config}
     replay = config.get("replay")
     if not isinstance(replay, dict) or replay.get("name") != "lfiw":
-        return dict(config)
+        return config
     current = {"min_effective_sample_size": 0.0, **replay}
     drawing, per = current.pop("sampling", None), current.pop("per", {})
     if drawing is not None:
         current["over"] = {"name": drawing, **(per if drawing == "per" else {})}
-    return {**config, "replay": current}
+    return config | {"replay": current}

@@ -15,9 +15,12 @@ from lfiw.env_config import EnvConfig
 from lfiw.errors import RunError
 
 
-def eval_seeds(seed: int, episodes: int) -> list[int]:
-    """The fixed reset seeds of a run's evaluation episodes."""
-    return [int(value) for value in stream(seed, EVAL_STREAM).integers(2**31, size=episodes)]
+def eval_seeds(seed: int, episodes: int, env_steps: int | None) -> list[int]:
+    """The reset seeds of the evaluation after `env_steps`, the same for every method; without
+    them those of all evaluations of a run that keeps its starts. Training draws its own from
+    another stream."""
+    purpose = (EVAL_STREAM,) if env_steps is None else (EVAL_STREAM, env_steps)
+    return [int(value) for value in stream(seed, *purpose).integers(2**31, size=episodes)]
 
 
 class Evaluator:

@@ -54,6 +54,8 @@ class TrainConfig:
     updates_per_call: int = setting(100, at_least=1)  # most updates in one compiled call
     eval_every_env_steps: int = setting(10_000, at_least=1)
     eval_episodes: int = setting(5, at_least=1)
+    # Fixed: every evaluation of a run has the same ones, as those of older versions.
+    eval_starts: Literal["varied", "fixed"] = "varied"
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     matmul_precision: Literal["default", "high", "highest"] = "default"
     deterministic: bool = False  # on a GPU: the same bits again, at some cost

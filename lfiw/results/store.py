@@ -36,6 +36,8 @@ COLUMNS = (
 )
 # What is kept of a method folder's config.json beside the configuration.
 RECORDED = ("updates_in_call", "placement", "team", "versions", "hardware")
+# Seeds of one method may be evaluated in different ways; each keeps how it was.
+EVALUATION_SETTINGS = ("eval_every_env_steps", "eval_episodes", "eval_starts")
 
 StoredRows = list[dict[str, Any]]  # of curves.csv; their numbers are text once stored
 
@@ -144,6 +146,8 @@ def merge_records(
         )
     earlier = [
         {**run, "seeds": sorted(kept_seeds & set(run["seeds"]))}
+        # Seeds that joined in an older version had been evaluated as all the others.
+        | {"evaluation": run.get("evaluation", evaluation_of(known["config"]))}
         for run in [
             {name: value for name, value in known.items() if name not in ("config", "earlier_runs")}
             | {"seeds": sorted(set(known["config"]["seeds"]) - earlier_seeds(known))},
@@ -158,8 +162,15 @@ def merge_records(
 def comparable(config: dict[str, Any]) -> dict[str, Any]:
     """What seeds of one method must share."""
     horizon = config.get("schedule_env_steps") or config.get("env_steps")
-    settings = {k: v for k, v in modern(config).items() if k not in ("seeds", "checkpoint")}
+    own = ("seeds", "checkpoint", *EVALUATION_SETTINGS)
+    settings = {name: value for name, value in modern(config).items() if name not in own}
     return settings | {"schedule_env_steps": horizon, "env": task_name(config["env"])}
+
+
+def evaluation_of(config: dict[str, Any]) -> dict[str, Any]:
+    """How seeds were evaluated."""
+    settings = modern(config)
+    return {name: settings[name] for name in EVALUATION_SETTINGS if name in settings}
 
 
 def earlier_seeds(record: dict[str, Any]) -> set[int]:

@@ -19,7 +19,9 @@ Types = dict[str, type | tuple[type, ...]]  # of entries that are there and not 
 RECORD_TYPES: Types = {
     **{"versions": dict, "hardware": dict, "command": (list, str), "commit": str},
     **{"started": str, "date": str, "wall_seconds": (int, float)},
+    **{"stopped_seeds": list, "earlier_runs": list},
 }
+EARLIER_TYPES: Types = {"seeds": list, "stopped_seeds": list, "evaluation": dict}
 SETTING_TYPES: Types = {"agent": dict, "replay": dict, "env_steps": int, "schedule_env_steps": int}
 ENV_TYPES: Types = {"kwargs": dict, "max_episode_steps": int}
 
@@ -85,7 +87,8 @@ def is_configuration(content: Any) -> bool:
     try:
         config = content["config"]
         env, seeds = config["env"], config["seeds"]
-        parts = ((content, RECORD_TYPES), (config, SETTING_TYPES), (env, ENV_TYPES))
+        earlier = [(run, EARLIER_TYPES) for run in content.get("earlier_runs") or ()]
+        parts = ((content, RECORD_TYPES), (config, SETTING_TYPES), (env, ENV_TYPES), *earlier)
         return (
             isinstance(env["id"], str)
             and isinstance(seeds, list)

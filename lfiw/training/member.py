@@ -152,7 +152,11 @@ class Member:
         self.save_policies()
         for run in self.live_runs():
             seed = self.config.seeds[run]
-            episodes = eval_seeds(seed, self.config.eval_episodes)
+            episodes = eval_seeds(
+                seed,
+                self.config.eval_episodes,
+                env_steps if self.config.eval_starts == "varied" else None,
+            )
             future = self.evaluator.submit(self.policies[run], episodes)
             self.log.append((future, self._to_eval_row(seed, env_steps)))
 

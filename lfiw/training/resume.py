@@ -36,6 +36,8 @@ from lfiw.wording import option, option_name
 
 # What a resume may change: how far a run goes, and when it is saved.
 CHANGEABLE = ("env_steps", "schedule_env_steps", "checkpoint")
+# What a folder that is taken up goes on with, whatever would be the default by now.
+KEPT_BY_THE_FOLDER = ("checkpoint.", "eval_starts")
 
 
 def resume(
@@ -156,7 +158,7 @@ def refuse_other_settings(training: Training) -> None:
     differences = [
         f"{name} {there.get(name)} there, {here.get(name)} here"
         for name in dict.fromkeys([*here, *there])
-        if there.get(name) != here.get(name) and not name.startswith("checkpoint.")
+        if there.get(name) != here.get(name) and not name.startswith(KEPT_BY_THE_FOLDER)
     ]
     if differences:
         raise InputError(

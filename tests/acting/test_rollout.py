@@ -7,7 +7,7 @@ from environments import Diary
 from lfiw.acting.envs import make_env
 from lfiw.acting.episodes import Episode, run_episodes
 from lfiw.acting.evaluator import eval_seeds
-from lfiw.acting.rollout import EnvRunner
+from lfiw.acting.rollout import RESET_STREAM, EnvRunner, stream
 from lfiw.acting.server import EnvServer
 from lfiw.acting.spaces import check_spaces
 from lfiw.env_config import EnvConfig
@@ -217,12 +217,28 @@ def test_observation_of_another_shape_is_refused() -> None:
         runner.collect(None, 8)
 
 
-def test_evaluation_seeds_are_fixed_and_apart_from_training() -> None:
-    assert eval_seeds(3, 5) == eval_seeds(3, 5)
-    assert eval_seeds(3, 5) == eval_seeds(3, 8)[:5]
-    assert eval_seeds(3, 5) != eval_seeds(4, 5)
+@pytest.mark.parametrize("env_steps", [None, 10_000])
+def test_evaluation_seeds_are_those_of_the_seed_and_apart_from_training(
+    env_steps: int | None,
+) -> None:
+    assert eval_seeds(3, 5, env_steps) == eval_seeds(3, 8, env_steps)[:5]
+    assert eval_seeds(3, 5, env_steps) != eval_seeds(4, 5, env_steps)
     runner = diary()
-    assert runner.episode_seed not in eval_seeds(7, 100)
+    assert runner.episode_seed not in eval_seeds(7, 100, env_steps)
+
+
+def test_every_evaluation_has_reset_seeds_of_its_own_that_training_never_draws() -> None:
+    """A million steps: 100 evaluations of five episodes, and as many training episodes as there
+    would be if they ended after 100 steps."""
+    evaluated = [one for at in range(1, 101) for one in eval_seeds(0, 5, 10_000 * at)]
+    assert len(set(evaluated)) == 500
+    trained = set(stream(0, RESET_STREAM).integers(2**31, size=10_000).tolist())
+    assert not trained & set(evaluated)
+
+
+def test_fixed_starts_are_those_of_older_versions() -> None:
+    known = [2103381653, 173568302, 616130500, 864228577, 491783082]
+    assert eval_seeds(0, 5, None) == known
 
 
 def test_evaluation_episodes_are_decided_by_policy_and_seed() -> None:

@@ -32,7 +32,7 @@ def mean_return(act: Callable[[np.ndarray], np.ndarray], seed: int) -> float:
     """Over the evaluation episodes of a seed."""
     env = Point()
     total = 0.0
-    for reset_seed in eval_seeds(seed, EPISODES):
+    for reset_seed in eval_seeds(seed, EPISODES, None):
         obs, _ = env.reset(seed=reset_seed)
         for _ in range(env.length):
             obs, reward, *_ = env.step(act(obs))

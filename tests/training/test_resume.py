@@ -249,3 +249,12 @@ def test_a_folder_with_another_wrapped_strategy_is_another_training(tmp_path: Pa
     refuse_other_settings(Training(tmp_path, over_per))
     with pytest.raises(InputError, match=r"replay.over per there, uniform here"):
         refuse_other_settings(Training(tmp_path, make_config("Pendulum-v1", "sac", "lfiw")))
+
+
+def test_a_folder_of_an_older_version_is_the_same_training(tmp_path: Path) -> None:
+    """It keeps its fixed starts, which are no longer the default."""
+    config = make_config("Pendulum-v1", "sac", "lfiw")
+    stored = to_json(config)
+    del stored["eval_starts"]
+    write_config(tmp_path, {"config": stored})
+    refuse_other_settings(Training(tmp_path, config))

@@ -26,6 +26,7 @@ from lfiw.runs.evaluate import evaluate
 from lfiw.runs.policies import load_policy
 from lfiw.runs.read import read_metrics
 from lfiw.runs.record import record
+from lfiw.settings import to_json
 
 ENV = "environments:make_point"
 FOLDER = "environments-make_point"
@@ -257,10 +258,24 @@ def test_last_evaluation_is_always_there(tmp_path: Path) -> None:
 def test_logged_evaluation_is_that_of_the_stored_policy(run: Training) -> None:
     env = make_env(EnvConfig(ENV))
     for seed in (0, 3):
-        returns = returns_by_hand(load_policy(run, seed), env, eval_seeds(seed, 2))
         (*_, last) = [row for row in run.evaluations() if row["seed"] == seed]
+        starts = eval_seeds(seed, 2, last["env_steps"])
+        returns = returns_by_hand(load_policy(run, seed), env, starts)
         assert last["return_mean"] == pytest.approx(np.mean(returns), rel=1e-5)
         assert last["return_std"] == pytest.approx(np.std(returns), rel=1e-4)
+
+
+def test_a_run_of_an_older_version_keeps_its_starts(tmp_path: Path) -> None:
+    stored = to_json(make_config(ENV, "sac", "uniform", **small("uniform")))
+    del stored["eval_starts"]
+    config = config_from_json(stored)
+    assert config.eval_starts == "fixed"
+    (run,) = train_all([config], out=tmp_path, workers=0, quiet=True)
+    for seed in config.seeds:
+        (*_, last) = [row for row in run.evaluations() if row["seed"] == seed]
+        starts = eval_seeds(seed, 2, None)
+        returns = returns_by_hand(load_policy(run, seed), make_env(EnvConfig(ENV)), starts)
+        assert last["return_mean"] == pytest.approx(np.mean(returns), rel=1e-5)
 
 
 def test_existing_run_is_refused_and_left_alone(run: Training) -> None:
