@@ -85,5 +85,15 @@ def size_text(num_bytes: float) -> str:
     return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e8 else f"{num_bytes / 1e6:.1f} MB"
 
 
+def deviation(values: np.ndarray) -> float | None:
+    """The sample's standard deviation; of a single value there is none."""
+    return float(values.std(ddof=1)) if len(values) > 1 else None
+
+
 def spread(values: np.ndarray) -> str:
-    return f"{values.mean():,.0f} ± {values.std():,.0f}"
+    """Such as '1,234 ± 56', without a deviation where there is none."""
+    return mean_and_deviation(float(values.mean()), deviation(values))
+
+
+def mean_and_deviation(mean: float, deviation: float | None) -> str:
+    return f"{mean:,.0f}" if deviation is None else f"{mean:,.0f} ± {deviation:,.0f}"

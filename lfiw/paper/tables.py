@@ -23,6 +23,7 @@ from lfiw.runs.metrics import METRICS
 from lfiw.runs.read import read_rows
 from lfiw.settings import walk
 from lfiw.training.folder import Training
+from lfiw.wording import deviation, mean_and_deviation
 
 WHAT_WEIGHTS_SEE = {"balanced_accuracy": ORANGE, "effective_sample_size": SKY}
 PARTS_OF_TRAINING = 10  # over which the side notes average their diagnostics
@@ -37,15 +38,15 @@ def summary(curves: Curves) -> dict[str, Any]:
         "env_steps": int(curves.env_steps[-1]),
         "evaluations": len(curves.env_steps),
         **{
-            measure.short: {"mean": float(values.mean()), "std": float(values.std())}
+            measure.short: {"mean": float(values.mean()), "std": deviation(values)}
             for measure in MEASURES
             for values in (measure.of(curves),)
         },
     }
 
 
-def spread_text(numbers: dict[str, float] | None) -> str:
-    return f"{numbers['mean']:,.0f} ± {numbers['std']:,.0f}" if numbers else ""
+def spread_text(numbers: dict[str, Any] | None) -> str:
+    return mean_and_deviation(numbers["mean"], numbers["std"]) if numbers else ""
 
 
 def write_rows(rows: Sequence[dict[str, Any]], stem: Path) -> list[Path]:

@@ -8,9 +8,11 @@ const charts = (() => {
   const extent = (values) =>
     values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  const deviation = (values) => {
+  const deviation = (values) => {  // the sample's; of a single value there is none
+    if (values.length < 2) return null;
     const centre = mean(values);
-    return Math.sqrt(mean(values.map((value) => (value - centre) ** 2)));
+    const squares = values.map((value) => (value - centre) ** 2);
+    return Math.sqrt((mean(squares) * values.length) / (values.length - 1));
   };
   const precise = (value) =>
     Math.abs(value) >= 100

@@ -9,9 +9,11 @@ from typing import Any
 
 from lfiw.report.summary import Outcome, Summary
 from lfiw.results.catalogue import MEASURES
+from lfiw.results.curves import collapses
 from lfiw.results.statistics import Interval
 from lfiw.results.table import NOT_RUN
 from lfiw.runs.rows import rounded
+from lfiw.wording import deviation
 
 
 def cells_csv(summary: Summary) -> str:
@@ -28,22 +30,33 @@ def _numbers(outcome: Outcome) -> dict[str, Any]:
     for measure in MEASURES:
         values = measure.of(curves) if curves else None
         row[f"{measure.name}_mean"] = None if values is None else values.mean()
-        row[f"{measure.name}_std"] = None if values is None else values.std()
+        row[f"{measure.name}_std"] = None if values is None else deviation(values)
         row[f"{measure.name}_best"] = int(measure.name in outcome.best) if curves else None
     row["published_maximum_mean"] = outcome.published.mean if outcome.published else None
     row["published_maximum_std"] = outcome.published.std if outcome.published else None
     row |= _interval_columns("final_iqm", outcome.iqm)
     row |= _interval_columns("improvement", outcome.improvement)
-    return row | _interval_columns("efficiency_ratio", outcome.efficiency)
+    row |= _interval_columns("improvement_on_lfiw", outcome.above_lfiw)
+    row |= _interval_columns("efficiency_ratio", outcome.efficiency)
+    row["collapses"] = collapses([curves]) if curves else None
+    row["stopped"] = len(outcome.method.stopped_seeds) if outcome.method else None
+    return row
 
 
 def aggregates_csv(summary: Summary) -> str:
+    """Every method over its tasks, then every strategy over tasks and agents."""
     return _csv(
         [
             {"method": aggregate.entry.name, "tasks": "; ".join(aggregate.tasks)}
             | _interval_columns("score_iqm", aggregate.iqm)
+            | _interval_columns("area_iqm", aggregate.area)
             | _interval_columns("improvement", aggregate.improvement)
-            for aggregate in summary.aggregates
+            | _interval_columns("improvement_on_lfiw", aggregate.above_lfiw)
+            | {
+                "collapses": collapses(aggregate.curves),
+                "runs": sum(len(curves.seeds) for curves in aggregate.curves),
+            }
+            for aggregate in (*summary.aggregates, *summary.pooled)
         ]
     )
 

@@ -6,7 +6,8 @@
 
   // --- the data as series
   const stepsName = (step) => `${step.toLocaleString("en")} environment steps`;
-  const spreadText = (one, index) => `${precise(one.ys[index])} ± ${precise(one.highs[index] - one.ys[index])}`;
+  const spreadText = (one, index) =>
+    precise(one.ys[index]) + (one.highs[index] === null ? "" : ` ± ${precise(one.highs[index] - one.ys[index])}`);
   const smoothed = (row) => row.map((value, index) => {
     const reach = (state.window - 1) / 2;
     return value === null ? null : mean(known(row.slice(Math.max(0, index - reach), index + reach + 1)));
@@ -14,13 +15,13 @@
   function seedSeries(method, rows) {
     const columns = method.steps.map((_, index) => known(rows.map((row) => row[index])));
     const ys = columns.map((column) => (column.length ? mean(column) : null));
-    const spreads = columns.map((column) => (column.length ? deviation(column) : null));
+    const spreads = columns.map((column) => deviation(column));
     const shown = method.seeds.map((seed, index) => [seed, rows[index]]).filter(([seed]) => state.seeds.has(seed));
     return {
       title: method.title, strategy: method.strategy, look: data.looks[method.strategy],
       xs: method.steps, ys,
-      lows: ys.map((value, index) => (value === null ? null : value - spreads[index])),
-      highs: ys.map((value, index) => (value === null ? null : value + spreads[index])),
+      lows: ys.map((value, index) => (spreads[index] === null ? null : value - spreads[index])),
+      highs: ys.map((value, index) => (spreads[index] === null ? null : value + spreads[index])),
       seeds: Object.fromEntries(shown),
     };
   }

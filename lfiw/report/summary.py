@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
+from lfiw.report.comparison import (
+    base_of,
+    efficiency,
+    improvement,
+    normalised,
+    published_of,
+    resampled,
+)
 from lfiw.results.catalogue import (
     ENV_STEPS,
     MEASURES,
     PAPER_METHODS,
+    STRATEGIES,
     Measure,
     family_of,
     is_planned,
 )
+from lfiw.results.curves import Curves
 from lfiw.results.methods import Method, method_title
 from lfiw.results.published import Published, published
 from lfiw.results.statistics import (
     Interval,
-    bootstrap,
-    efficiency_ratio,
     interquartile_mean,
     performance_profile,
-    probability_of_improvement,
 )
 
 NUM_THRESHOLDS = 201
@@ -52,18 +60,33 @@ class Outcome:
     complete: bool = True  # as long as planned, and as the agent's longest run on the task
     iqm: Interval | None = None  # of the final returns
     improvement: Interval | None = None  # None without uniform replay to compare with
+    above_lfiw: Interval | None = None  # as published
     efficiency: Interval | None = None
+
+
+class Scored(NamedTuple):
+    """A method with what it is compared with, and its runs on uniform replay's scale."""
+
+    method: Method
+    base: Method
+    published: Method | None
+    finals: np.ndarray
+    areas: np.ndarray
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One method over the tasks that it shares with uniform replay, by normalised scores."""
+    """One method over the tasks that it shares with uniform replay, by normalised scores; or one
+    strategy over the tasks of all agents."""
 
     entry: Entry
     tasks: tuple[str, ...]
     iqm: Interval
+    area: Interval
     improvement: Interval | None  # None for uniform replay itself
+    above_lfiw: Interval | None  # None for LFIW as published itself, and where it was not run
     profile: Interval  # over the thresholds
+    curves: tuple[Curves, ...]
 
 
 @dataclass(frozen=True)
@@ -74,6 +97,7 @@ class Summary:
     outcomes: dict[tuple[str, str], Outcome]  # by task and method's name
     thresholds: np.ndarray
     aggregates: tuple[Aggregate, ...]
+    pooled: tuple[Aggregate, ...]  # over agents, where there are several
 
     def outcomes_of(self, task: str) -> list[Outcome]:
         """The outcomes on a task of what was run or should be."""
@@ -91,8 +115,14 @@ def summarise(methods: Sequence[Method]) -> Summary:
         for task in frame
         for entry in entries
     }
-    thresholds, aggregates = _aggregate(entries, methods)
-    return Summary(tasks, frame, entries, outcomes, thresholds, aggregates)
+    scored = _scored(methods)
+    thresholds = _thresholds(scored)
+    by_name = {entry: [one for one in scored if one.method.name == entry.name] for entry in entries}
+    return Summary(
+        *(tasks, frame, entries, outcomes, thresholds),
+        aggregates=_aggregates(by_name, thresholds),
+        pooled=_aggregates(_by_strategy(scored), thresholds),
+    )
 
 
 def _frame(tasks: Sequence[str]) -> tuple[str, ...]:
@@ -120,26 +150,6 @@ def _entries(methods: Sequence[Method], tasks: Sequence[str]) -> tuple[Entry, ..
     return tuple(order)
 
 
-def base_of(method: Method, methods: Sequence[Method]) -> Method | None:
-    """Uniform replay with the same agent on the same task, trained as long; of the same label if
-    there is one."""
-
-    def circumstances(one: Method) -> tuple[str, str, int]:
-        return one.task, one.agent, int(one.curves.env_steps[-1])
-
-    uniform = {
-        other.label: other
-        for other in methods
-        if other.replay == "uniform" and circumstances(other) == circumstances(method)
-    }
-    return uniform.get(method.label, uniform.get(""))
-
-
-def resampled(statistic: Callable[..., np.ndarray], *samples: Sequence[np.ndarray]) -> Interval:
-    """An interval that does not depend on what else is in the report."""
-    return bootstrap(statistic, *samples, rng=np.random.default_rng(0))
-
-
 def _outcome(task: str, entry: Entry, method: Method | None, methods: Sequence[Method]) -> Outcome:
     planned = is_planned(task, entry.name)
     outcome = partial(Outcome, task, entry, method, published(task, entry.name), planned)
@@ -148,15 +158,15 @@ def _outcome(task: str, entry: Entry, method: Method | None, methods: Sequence[M
     rivals = [other for other in methods if (other.task, other.agent) == (task, method.agent)]
     longest = max(other.curves.env_steps[-1] for other in rivals)
     as_long = [other for other in rivals if other.curves.env_steps[-1] == longest]
-    base = base_of(method, methods)
-    base = None if base is method else base
+    base, lfiw = base_of(method, rivals), published_of(method, rivals)
     planned_steps = method.config.get("env_steps") or 0
     return outcome(
         best=frozenset(m.name for m in MEASURES if _leads(m, method, as_long)),
         complete=bool(method.curves.env_steps[-1] >= max(longest, planned_steps)),
         iqm=resampled(interquartile_mean, [method.curves.final()]),
-        improvement=_improvement(method, base) if base else None,
-        efficiency=_efficiency(method, base) if base else None,
+        improvement=improvement([method], [base]) if base and base is not method else None,
+        above_lfiw=improvement([method], [lfiw]) if lfiw and lfiw is not method else None,
+        efficiency=efficiency(method, base) if base and base is not method else None,
     )
 
 
@@ -168,58 +178,59 @@ def _leads(measure: Measure, method: Method, rivals: Sequence[Method]) -> bool:
     return bool(means) and all(ours >= mean for mean in (*finite, -np.inf))
 
 
-def _improvement(method: Method, base: Method) -> Interval:
-    scores, others = [method.curves.final()], [base.curves.final()]
-    return resampled(probability_of_improvement, scores, others)
-
-
-def _efficiency(method: Method, base: Method) -> Interval:
-    def ratio(ours: list[np.ndarray], theirs: list[np.ndarray]) -> np.ndarray:
-        steps = (method.curves.env_steps, base.curves.env_steps)
-        return efficiency_ratio(ours[0], theirs[0], *steps, base.curves.final_size)
-
-    return resampled(ratio, [method.curves.returns], [base.curves.returns])
-
-
-def normalised(method: Method, base: Method) -> np.ndarray:
-    """Final returns on a scale where uniform replay's mean first evaluation is 0 and its mean
-    final return 1; not a number where it learned nothing."""
-    start = base.curves.returns[:, 0].mean()
-    span = base.curves.final().mean() - start
-    return (method.curves.final() - start) / (span if span > 0 else np.nan)
-
-
-def _aggregate(
-    entries: Sequence[Entry], methods: Sequence[Method]
-) -> tuple[np.ndarray, tuple[Aggregate, ...]]:
-    """Thresholds of the profiles, and every method that can be compared with uniform replay."""
+def _scored(methods: Sequence[Method]) -> list[Scored]:
+    """Every method that can be compared with uniform replay."""
+    compared = [(method, base) for method in methods if (base := base_of(method, methods))]
     scored = [
-        (one, base, scores)
-        for one in methods
-        if (base := base_of(one, methods)) and np.isfinite(scores := normalised(one, base)).all()
-    ]
-    pooled = np.concatenate([scores for _, _, scores in scored] or [np.ones(1)])
-    margin = 0.05 * (np.ptp(pooled) or 1.0)
-    thresholds = np.linspace(pooled.min() - margin, pooled.max() + margin, NUM_THRESHOLDS)
-    profile = partial(performance_profile, thresholds=thresholds)
-    aggregates = []
-    for entry in entries:
-        own = [found for found in scored if found[0].name == entry.name]
-        if not own:
-            continue
-        all_scores = [scores for _, _, scores in own]
-        ours = [method.curves.final() for method, _, _ in own]
-        theirs = [base.curves.final() for _, base, _ in own]
-        is_base = all(method is base for method, base, _ in own)
-        aggregates.append(
-            Aggregate(
-                entry,
-                tuple(method.task for method, _, _ in own),
-                iqm=resampled(interquartile_mean, all_scores),
-                improvement=None
-                if is_base
-                else resampled(probability_of_improvement, ours, theirs),
-                profile=resampled(profile, all_scores),
-            )
+        Scored(
+            *(method, base, published_of(method, methods)),
+            finals=normalised(method.curves.final(), base),
+            areas=normalised(method.curves.area(), base),
         )
-    return thresholds, tuple(aggregates)
+        for method, base in compared
+    ]
+    return [one for one in scored if np.isfinite([one.finals, one.areas]).all()]
+
+
+def _thresholds(scored: Sequence[Scored]) -> np.ndarray:
+    """Of the profiles."""
+    pooled = np.concatenate([one.finals for one in scored] or [np.ones(1)])
+    margin = 0.05 * (np.ptp(pooled) or 1.0)
+    return np.linspace(pooled.min() - margin, pooled.max() + margin, NUM_THRESHOLDS)
+
+
+def _by_strategy(scored: Sequence[Scored]) -> dict[Entry, list[Scored]]:
+    """Agents together, where there are several."""
+    if len({one.method.agent for one in scored}) < 2:
+        return {}
+    groups: dict[str, list[Scored]] = {}
+    for one in scored:
+        groups.setdefault(one.method.curves.strategy, []).append(one)
+    order = sorted(groups, key=lambda name: [*STRATEGIES, name].index(name))
+    return {Entry("", name, groups[name][0].method.strategy_title): groups[name] for name in order}
+
+
+def _aggregates(
+    groups: Mapping[Entry, Sequence[Scored]], thresholds: np.ndarray
+) -> tuple[Aggregate, ...]:
+    return tuple(_aggregate(entry, own, thresholds) for entry, own in groups.items() if own)
+
+
+def _aggregate(entry: Entry, own: Sequence[Scored], thresholds: np.ndarray) -> Aggregate:
+    finals = [one.finals for one in own]
+    against_base = [(one.method, one.base) for one in own if one.base is not one.method]
+    against_lfiw = [
+        (one.method, one.published)
+        for one in own
+        if one.published and one.published is not one.method
+    ]
+    return Aggregate(
+        entry,
+        tuple(one.method.task if entry.agent else one.method.place for one in own),
+        iqm=resampled(interquartile_mean, finals),
+        area=resampled(interquartile_mean, [one.areas for one in own]),
+        improvement=improvement(*zip(*against_base, strict=True)) if against_base else None,
+        above_lfiw=improvement(*zip(*against_lfiw, strict=True)) if against_lfiw else None,
+        profile=resampled(partial(performance_profile, thresholds=thresholds), finals),
+        curves=tuple(one.method.curves for one in own),
+    )

@@ -7,12 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from lfiw.report.summary import Entry, Outcome, Summary
+from lfiw.report.comparison import SMOOTHED_EVALUATIONS
+from lfiw.report.summary import Aggregate, Entry, Outcome, Summary
 from lfiw.results.catalogue import ENV_STEPS, MEASURES, Measure, family_of
+from lfiw.results.curves import COLLAPSE_ENV_STEPS, collapses_text
 from lfiw.results.methods import Method
 from lfiw.results.statistics import Interval
 from lfiw.results.table import BEST, NOT_PLANNED, NOT_RUN, Table, Text
 from lfiw.wording import spread
+
+COMPARED = ("P(better than uniform)", "P(better than LFIW)")
+AGGREGATED = ("IQM of the scores", "IQM of the area", *COMPARED, "collapses")
+COLLAPSES = (
+    f"A run collapses where its mean over {COLLAPSE_ENV_STEPS:,} environment steps falls below "
+    "half of its best so far."
+)
 
 
 def all_tables(summary: Summary, methods: Sequence[Method]) -> dict[str, list[Table]]:
@@ -20,7 +29,10 @@ def all_tables(summary: Summary, methods: Sequence[Method]) -> dict[str, list[Ta
     return {
         "overview": [overview_table(summary, measure) for measure in MEASURES],
         "tasks": [task_table(summary, task) for task in summary.tasks],
-        "aggregate": [aggregate_table(summary)] if summary.aggregates else [],
+        "aggregate": [
+            *([aggregate_table(summary)] if summary.aggregates else []),
+            *([pooled_table(summary)] if summary.pooled else []),
+        ],
         "provenance": [provenance_table(methods)],
     }
 
@@ -68,13 +80,14 @@ def task_table(summary: Summary, task: str) -> Table:
     return Table(
         (
             *("method", "seeds × steps", *(measure.title for measure in MEASURES)),
-            *("IQM of final", "P(better than uniform)", "sample efficiency"),
+            *("IQM of final", *COMPARED, "sample efficiency", "collapses"),
         ),
         [_task_row(outcome) for outcome in outcomes],
         f"{task}.",
-        f"Mean ± standard deviation over seeds{_published_on(task)}; IQM, probability of "
-        "improvement and sample efficiency with 95 % bootstrap intervals, of the final return, "
-        "against uniform replay with the same agent.",
+        f"Mean ± standard deviation over seeds{_published_on(task)}; IQM, probabilities of "
+        "ending above uniform replay and above LFIW as published, and sample efficiency with "
+        "95 % bootstrap intervals, of the final return, with the same agent. Sample efficiency "
+        f"is of curves smoothed over {SMOOTHED_EVALUATIONS} evaluations. {COLLAPSES}",
         _agent_starts([outcome.entry for outcome in outcomes]),
     )
 
@@ -89,7 +102,7 @@ def _published_on(task: str) -> str:
 def _task_row(outcome: Outcome) -> tuple[Text | str, ...]:
     measured = [_measured(outcome, measure) for measure in MEASURES]
     if outcome.method is None:
-        return (outcome.entry.title, "–", *measured, *["–"] * 3)
+        return (outcome.entry.title, "–", *measured, *["–"] * 5)
     curves = outcome.method.curves
     return (
         outcome.entry.title,
@@ -97,29 +110,54 @@ def _task_row(outcome: Outcome) -> tuple[Text | str, ...]:
         *measured,
         interval_text(outcome.iqm, ",.0f"),
         interval_text(outcome.improvement, ".2f"),
+        interval_text(outcome.above_lfiw, ".2f"),
         efficiency_text(outcome.efficiency),
+        Text(collapses_text([curves]), _stopped(outcome.method)),
     )
+
+
+def _stopped(method: Method) -> str:
+    """Runs whose numbers were no longer finite are in no curve."""
+    return f"and {len(method.stopped_seeds)} stopped" if method.stopped_seeds else ""
 
 
 def aggregate_table(summary: Summary) -> Table:
-    rows = [
-        (
-            aggregate.entry.title,
-            f"{len(aggregate.tasks)} of {len(summary.tasks)}",
-            interval_text(aggregate.iqm, ".3f"),
-            interval_text(aggregate.improvement, ".2f"),
-        )
-        for aggregate in summary.aggregates
-    ]
     return Table(
-        ("method", "tasks", "IQM of the scores", "P(better than uniform)"),
-        rows,
+        ("method", "tasks", *AGGREGATED),
+        _aggregate_rows(summary.aggregates, len(summary.tasks)),
         "All tasks together.",
         "Scores are final returns on a scale where uniform replay with the same agent starts at 0 "
         "(its mean first evaluation) and ends at 1 (its mean final return); a task on which it "
-        "does not end above its start is left out. Runs are resampled within each task.",
+        "does not end above its start is left out. The area is on the same scale. Runs are "
+        f"resampled within each task. {COLLAPSES}",
         _agent_starts([aggregate.entry for aggregate in summary.aggregates]),
     )
+
+
+def pooled_table(summary: Summary) -> Table:
+    pairs = {place for aggregate in summary.pooled for place in aggregate.tasks}
+    return Table(
+        ("strategy", "task-agent pairs", *AGGREGATED),
+        _aggregate_rows(summary.pooled, len(pairs)),
+        "All agents and tasks together.",
+        "The same for each strategy over all pairs of a task and an agent that it was run on. "
+        "Runs are resampled within each pair; numbers over different pairs do not compare.",
+    )
+
+
+def _aggregate_rows(aggregates: Sequence[Aggregate], of: int) -> list[tuple[Text | str, ...]]:
+    return [
+        (
+            aggregate.entry.title,
+            f"{len(aggregate.tasks)} of {of}",
+            interval_text(aggregate.iqm, ".3f"),
+            interval_text(aggregate.area, ".3f"),
+            interval_text(aggregate.improvement, ".2f"),
+            interval_text(aggregate.above_lfiw, ".2f"),
+            collapses_text(aggregate.curves),
+        )
+        for aggregate in aggregates
+    ]
 
 
 def provenance_table(methods: Sequence[Method]) -> Table:

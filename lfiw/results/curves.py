@@ -18,6 +18,9 @@ from lfiw.runs.rows import Row
 from lfiw.wording import one_line, spread
 
 FINAL_EVALUATIONS = 10
+# A run collapses where its mean over this many environment steps, of so many evaluations at
+# least, falls below half of its best so far.
+COLLAPSE_ENV_STEPS, COLLAPSE_EVALUATIONS = 60_000, 3
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,28 @@ class Curves:
         widths = np.diff(self.env_steps)
         heights = (self.returns[:, 1:] + self.returns[:, :-1]) / 2
         return (heights * widths).sum(axis=1) / widths.sum()
+
+    def collapsed(self) -> np.ndarray:
+        """1 for each seed that collapses and 0 for others; not a number where that cannot be
+        told, as the curve is too short or coarse, or never above 0."""
+        steps = self.env_steps
+        firsts = np.searchsorted(steps, steps - COLLAPSE_ENV_STEPS, side="right")
+        windows = [
+            slice(first, end)
+            for end, first in enumerate(firsts, 1)
+            if steps[end - 1] >= COLLAPSE_ENV_STEPS and end - first >= COLLAPSE_EVALUATIONS
+        ]
+        if not windows:
+            return np.full(len(self.seeds), np.nan)
+        means = np.stack([self.returns[:, window].mean(axis=1) for window in windows], axis=1)
+        best = np.maximum.accumulate(means, axis=1)
+        fallen = ((means < best / 2) & (best > 0)).any(axis=1)
+        return np.where(best[:, -1] > 0, fallen, np.nan)
+
+    def at(self, env_steps: np.ndarray) -> Curves:
+        """At these environment steps alone, where all of them were evaluated."""
+        chosen = np.isin(self.env_steps, env_steps)
+        return replace(self, env_steps=self.env_steps[chosen], returns=self.returns[:, chosen])
 
     def smoothed(self, evaluations: int) -> Curves:
         """Each point is the mean of the evaluations around it, of fewer at the ends."""
@@ -108,6 +133,18 @@ def column(
     return np.array([[values[seed, step] for step in env_steps] for seed in seeds], float)
 
 
+def collapses(curves: Sequence[Curves]) -> int | None:
+    """How many of all seeds collapse; None where it can be told of none."""
+    known = np.concatenate([curve.collapsed() for curve in curves])
+    return int(np.nansum(known)) if np.isfinite(known).any() else None
+
+
+def collapses_text(curves: Sequence[Curves]) -> str:
+    """Such as '2 of 5'."""
+    number = collapses(curves)
+    return "–" if number is None else f"{number} of {sum(len(curve.seeds) for curve in curves)}"
+
+
 def comparison_table(curves: Sequence[Curves]) -> Table:
     """Maximum, final and area under the curve: mean ± standard deviation over seeds."""
     envs = list(dict.fromkeys(curve.env for curve in curves))
@@ -117,9 +154,10 @@ def comparison_table(curves: Sequence[Curves]) -> Table:
             str(len(curve.seeds)),
             f"{curve.env_steps[-1]:,}",
             *(spread(measure.of(curve)) for measure in MEASURES),
+            collapses_text([curve]),
         )
         for curve in curves
     ]
-    header = ("method", "seeds", "steps", *(measure.name for measure in MEASURES))
+    header = ("method", "seeds", "steps", *(measure.name for measure in MEASURES), "collapses")
     title = f"{', '.join(envs)}: return, mean ± standard deviation over seeds"
     return Table(header, rows, title)

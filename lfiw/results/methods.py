@@ -78,6 +78,12 @@ class Method:
         return self.record.get("wall_seconds")
 
     @property
+    def stopped_seeds(self) -> list[int]:
+        """Those that were given up for numbers that were not finite; they have no curve."""
+        runs = (self.record, *self.record.get("earlier_runs", ()))
+        return sorted(seed for run in runs for seed in run.get("stopped_seeds", ()))
+
+    @property
     def replay(self) -> str:
         """The kind of strategy, without a label."""
         return str((self.config.get("replay") or {}).get("name", ""))
@@ -92,6 +98,11 @@ class Method:
         if not (self.agent and self.replay):
             return self.name
         return _labelled(method_title(self.agent, self.replay), self.label)
+
+    @property
+    def place(self) -> str:
+        """The task with its agent."""
+        return f"{self.agent.upper()} {self.task}"
 
     @property
     def strategy_title(self) -> str:
@@ -186,7 +197,9 @@ def _sources(path: Path) -> list[Path]:
 
 def _read_run(folder: Path) -> Method:
     rows = list(evaluation_rows(folder))
-    return _make_method(folder.resolve().name, rows, folder / CONFIG, folder)
+    method = _make_method(folder.resolve().name, rows, folder / CONFIG, folder)
+    stopped = sorted(stopped_seeds(folder))
+    return replace(method, record=method.record | {"stopped_seeds": stopped}) if stopped else method
 
 
 def evaluation_rows(folder: Path) -> Iterator[Row]:

@@ -101,9 +101,11 @@ def plot_curves(
 
 
 def _plot_curve(axes: Axes, curve: Curves, look: Look) -> None:
-    mean, deviation = curve.returns.mean(axis=0), curve.returns.std(axis=0)
+    mean = curve.returns.mean(axis=0)
     label = plain(f"{curve.method} ({len(curve.seeds)} seeds)")
     marker = "o" if len(curve.env_steps) == 1 else None
     axes.plot(curve.env_steps, mean, look.style, color=look.colour, label=label, marker=marker)
-    band = (mean - deviation, mean + deviation)
-    axes.fill_between(curve.env_steps, *band, color=look.colour, alpha=0.18, lw=0)
+    if len(curve.seeds) > 1:
+        deviation = curve.returns.std(axis=0, ddof=1)
+        band = (mean - deviation, mean + deviation)
+        axes.fill_between(curve.env_steps, *band, color=look.colour, alpha=0.18, lw=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from lfiw.errors import InputError
 from lfiw.results.catalogue import (
@@ -18,9 +19,10 @@ from lfiw.results.catalogue import (
 from lfiw.results.curves import Curves
 from lfiw.results.methods import Method, read_methods
 from lfiw.results.published import published
+from lfiw.results.store import EVALUATION_SETTINGS, evaluation_of
 from lfiw.results.table import NOT_RUN, Table
 from lfiw.runs.files import write_whole
-from lfiw.wording import duration, spread
+from lfiw.wording import count, duration, spread
 
 BEGIN = "<!-- The tables below are rebuilt by `lfiw results add`. -->"
 END = "<!-- End of the tables. -->"
@@ -62,7 +64,7 @@ def paper_form(curves: Sequence[Curves]) -> str:
     }
     tables["The paper's Table 1 (maximum, -v2, 5 seeds)"] = published_table()
     parts = (f"\n### {title}\n\n{table.markdown()}" for title, table in tables.items())
-    return "".join(("Mean ± standard deviation over seeds.\n", *parts))
+    return "".join(("Mean ± standard deviation over seeds, that of a sample (n - 1).\n", *parts))
 
 
 def runs_table(methods: Sequence[Method]) -> Table:
@@ -75,6 +77,7 @@ def runs_table(methods: Sequence[Method]) -> Table:
             [
                 *(method.task, method.name, f"{curves.env_steps[-1]:,}"),
                 ", ".join(map(str, curves.seeds)),
+                evaluations_text(record),
                 f"{hardware.get('device', '')}, {hardware.get('cores', '?')} cores",
                 f"jax {versions.get('jax')}, gymnasium {versions.get('gymnasium')}, "
                 f"mujoco {versions.get('mujoco')}",
@@ -82,14 +85,40 @@ def runs_table(methods: Sequence[Method]) -> Table:
                 "unknown" if wall is None else duration(wall),
             ]
         )
-    headings = ("task", "method", "environment steps", "seeds", "hardware", "versions")
-    return Table((*headings, "commit", "date", "wall time"), rows)
+    headings = ("task", "method", "environment steps", "seeds", "evaluations", "hardware")
+    return Table((*headings, "versions", "commit", "date", "wall time"), rows)
+
+
+def evaluations_text(record: dict[str, Any]) -> str:
+    """How the seeds were evaluated; seeds that were evaluated in other ways are named."""
+    earlier = [
+        (evaluation_text(run.get("evaluation", {})), run["seeds"])
+        for run in record.get("earlier_runs", ())
+    ]
+    seeds = sorted(set(record["config"]["seeds"]) - {one for _, own in earlier for one in own})
+    ways: dict[str, list[int]] = {evaluation_text(evaluation_of(record["config"])): seeds}
+    for way, own in earlier:
+        ways[way] = sorted({*ways.get(way, ()), *own})
+    if len(ways) == 1:
+        return next(iter(ways))
+    return "; ".join(f"{way} (seeds {', '.join(map(str, own))})" for way, own in ways.items())
+
+
+def evaluation_text(evaluation: dict[str, Any]) -> str:
+    """Such as '5 episodes every 10,000 steps, varied starts'."""
+    try:
+        every, episodes, starts = (evaluation[name] for name in EVALUATION_SETTINGS)
+        return f"{count(episodes, 'episode')} every {every:,} steps, {starts} starts"
+    except (KeyError, TypeError, ValueError):
+        return "unknown"
 
 
 def tables(methods: Sequence[Method]) -> str:
     return (
         f"{paper_form([method.curves for method in methods])}\n### What was run\n\n"
-        "Wall time is from a method's start to its end, with others beside it.\n\n"
+        "Varied starts: every evaluation has reset seeds of its own, the same for all methods; "
+        "fixed starts: all evaluations of a seed share theirs, as in runs of older versions. Wall "
+        "time is from a method's start to its end, with others beside it.\n\n"
         f"{runs_table(methods).markdown()}"
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 
 RESAMPLES = 20_000
 LEVEL = 0.95
+BLOCK = 1000  # resamples at a time
 
 Scores = Sequence[np.ndarray]
 
@@ -65,22 +66,23 @@ def first_reached(env_steps: np.ndarray, curve: np.ndarray, level: np.ndarray) -
 
 
 def efficiency_ratio(
-    returns: np.ndarray,
-    base_returns: np.ndarray,
-    env_steps: np.ndarray,
-    base_env_steps: np.ndarray,
-    final_size: int,
+    curve: np.ndarray, base: np.ndarray, goal: np.ndarray, env_steps: np.ndarray
 ) -> np.ndarray:
     """How many times fewer environment steps a method needs for the base's final return.
 
-    Both are measured alike: by the first evaluation at which the mean over runs, of returns
-    [..., N, E], reaches the mean of the base's last `final_size` evaluations. 0: never.
+    Both are measured alike: by the first evaluation at which the curve [..., E], a smoothed mean
+    over runs, reaches the goal [...]; or the base's highest point, if smoothing has cut it below
+    that. 0: never.
     """
-    curve, base = returns.mean(axis=-2), base_returns.mean(axis=-2)
-    last = base[..., -final_size:]
-    goal = np.minimum(last.mean(axis=-1), last.max(axis=-1))  # rounding may lift a mean
-    base_needed = first_reached(base_env_steps, base, goal)
-    return np.asarray(base_needed / first_reached(env_steps, curve, goal))
+    goal = np.minimum(goal, base.max(axis=-1))
+    return np.asarray(first_reached(env_steps, base, goal) / first_reached(env_steps, curve, goal))
+
+
+def mean_of_drawn(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """The mean [..., E] over the drawn ones, by their numbers [..., N], of values [N, E]: as a
+    product with how often each was drawn, which needs no copy of them for each draw."""
+    times = (drawn[..., None] == np.arange(len(values))).sum(axis=-2)
+    return times @ values / drawn.shape[-1]
 
 
 def bootstrap(
@@ -96,11 +98,21 @@ def bootstrap(
     if any(len(task) < 2 for scores in samples for task in scores):
         value = statistic(*samples)
         return Interval(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
-    drawn = [[_resample(task, resamples, rng) for task in scores] for scores in samples]
+    draws = [
+        [rng.integers(len(task), size=(resamples, len(task))) for task in scores]
+        for scores in samples
+    ]
+    # In blocks, so that memory does not grow with the number of resamples.
+    blocks = [slice(start, start + BLOCK) for start in range(0, resamples, BLOCK)]
+    found = [
+        statistic(
+            *(
+                [task[drawn[block]] for task, drawn in zip(scores, own, strict=True)]
+                for scores, own in zip(samples, draws, strict=True)
+            )
+        )
+        for block in blocks
+    ]
     tail = (1 - level) / 2
-    low, high = np.quantile(statistic(*drawn), (tail, 1 - tail), axis=0)
+    low, high = np.quantile(np.concatenate(found), (tail, 1 - tail), axis=0)
     return Interval(statistic(*samples), low, high)
-
-
-def _resample(scores: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    return scores[rng.integers(len(scores), size=(resamples, len(scores)))]

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from lfiw.runs.read import EVALUATIONS
 from lfiw.runs.rows import Row
-from lfiw.wording import duration, one_line
+from lfiw.wording import duration, one_line, spread
 
 REFRESH_SECONDS = 0.25
 
@@ -94,10 +94,7 @@ class Rate:
 def return_text(method: Progress, evaluation: Evaluation) -> str:
     """Over the seeds that go on."""
     values = [mean for seed, mean in evaluation.returns.items() if seed not in method.stopped]
-    if not values:
-        return "-"
-    spread = f" ± {np.std(values):,.0f}" if len(values) > 1 else ""
-    return f"{np.mean(values):,.0f}{spread}"
+    return spread(np.array(values)) if values else "-"
 
 
 def troubles(method: Progress) -> str:

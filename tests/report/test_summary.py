@@ -25,6 +25,8 @@ def method(
 UNIFORM = method("sac-uniform", [[0, 4, 4], [0, 2, 6]])  # mean 0, 3, 5
 LFIW = method("sac-lfiw", [[0, 9, 5], [0, 3, 3]])  # mean 0, 6, 4
 
+FLOOR = {"name": "lfiw", "min_effective_sample_size": 0.6}
+
 
 def test_better_outcomes_and_comparisons_by_hand() -> None:
     """Maxima 4, 6 against 9, 3; finals 4, 6 against 5, 3; areas 3, 2.5 against 5.75, 2.25."""
@@ -35,9 +37,9 @@ def test_better_outcomes_and_comparisons_by_hand() -> None:
     # Of four pairs of final returns, only 5 against 4 is better.
     assert lfiw.improvement is not None
     assert float(lfiw.improvement.value) == 0.25
-    # Uniform's final 5 is reached by its mean at step 30, by LFIW's at 20.
-    assert lfiw.efficiency is not None
-    assert float(lfiw.efficiency.value) == 1.5
+    # Uniform replay above LFIW: all pairs but that one.
+    assert uniform.above_lfiw is not None and lfiw.above_lfiw is None
+    assert float(uniform.above_lfiw.value) == 0.75
     assert lfiw.iqm is not None
     assert float(lfiw.iqm.value) == 4
     assert uniform.improvement is None
@@ -46,13 +48,70 @@ def test_better_outcomes_and_comparisons_by_hand() -> None:
 
 def test_scores_by_hand() -> None:
     """Uniform starts at 0 and ends at 5, so that LFIW's 5 and 3 are 1 and 0.6."""
-    np.testing.assert_allclose(normalised(LFIW, UNIFORM), [1, 0.6])
+    np.testing.assert_allclose(normalised(LFIW.curves.final(), UNIFORM), [1, 0.6])
     negative = method("sac-uniform", [[-100, -20]])
-    np.testing.assert_allclose(normalised(method("sac-per", [[-100, -60]]), negative), [0.5])
+    np.testing.assert_allclose(normalised(np.array([-60]), negative), [0.5])
     aggregate = {one.entry.name: one for one in summarise([UNIFORM, LFIW]).aggregates}
     assert float(aggregate["sac-lfiw"].iqm.value) == pytest.approx(0.8)
     assert float(aggregate["sac-uniform"].iqm.value) == pytest.approx(1)
     assert aggregate["sac-uniform"].improvement is None
+
+
+def ramp(slope: float) -> list[float]:
+    return [min(20.0, slope * index) for index in range(20)]
+
+
+def test_sample_efficiency_is_of_smoothed_curves() -> None:
+    """Uniform replay rises by 1 an evaluation to 19; the mean of five around is 17.5 at the last
+    but one and 18 at the last. Twice as fast, 18 is reached by 15, 17, 19, 20, 20, ... smoothed:
+    14 + 16 + 18 + 20 + 20 over 5 is 17.6 at the tenth evaluation, 18.8 at the eleventh. A single
+    evaluation of 99 is 19.8 in such a mean, not enough unless the others are there too."""
+    uniform = method("sac-uniform", [ramp(1), ramp(1)])
+    fast = method("sac-lfiw", [ramp(2), ramp(2)])
+    lucky = method("sac-per", [[0.0] * 5 + [80.0] + [0.0] * 14] * 2)
+    outcomes = summarise([uniform, fast, lucky]).outcomes
+    seen = outcomes["Probe-v0", "sac-lfiw"].efficiency
+    assert seen is not None and seen.as_floats() == pytest.approx((20 / 11,) * 3)
+    never = outcomes["Probe-v0", "sac-per"].efficiency
+    assert never is not None and never.as_floats() == (0, 0, 0)
+
+
+def test_sample_efficiency_of_different_grids_is_at_what_both_had() -> None:
+    uniform = method("sac-uniform", [ramp(0.5) + [10.0] * 20] * 2, every=10)
+    rare = method("sac-lfiw", [uniform.curves.returns[0][1::2].tolist()] * 2, every=20)
+    seen = summarise([uniform, rare]).outcomes["Probe-v0", "sac-lfiw"].efficiency
+    assert seen is not None and float(seen.value) == 1
+    few = [method("sac-uniform", [ramp(1)[:9]]), method("sac-lfiw", [ramp(1)[:9]])]
+    assert summarise(few).outcomes["Probe-v0", "sac-lfiw"].efficiency is None
+
+
+def test_lfiw_with_a_floor_is_not_that_of_the_paper() -> None:
+    floored = replace(LFIW, record={"config": LFIW.config | {"replay": FLOOR}})
+    assert summarise([UNIFORM, floored]).outcomes["Probe-v0", "sac-uniform"].above_lfiw is None
+    labelled = method("sac-lfiw-floor=0.6", [[0, 5, 9], [0, 5, 9]])
+    above = summarise([LFIW, labelled]).outcomes["Probe-v0", "sac-lfiw-floor=0.6"].above_lfiw
+    assert above is not None and float(above.value) == 1
+
+
+def test_agents_are_pooled_by_strategy() -> None:
+    """Scores of SAC + LFIW are 1 and 0.6, of TD3 + LFIW 2 and 3: without the lowest and the
+    highest 1 and 2. SAC's runs win one of four pairs, TD3's all."""
+    td3 = [
+        method("td3-uniform", [[0, 0, 1], [0, 0, 1]]),
+        method("td3-lfiw", [[0, 1, 2], [0, 2, 3]]),
+        method("td3-per", [[0, 1, 1], [0, 1, 1]]),
+    ]
+    pooled = {one.entry.name: one for one in summarise([UNIFORM, LFIW, *td3]).pooled}
+    assert list(pooled) == ["uniform", "per", "lfiw"]
+    lfiw, per = pooled["lfiw"], pooled["per"]
+    assert lfiw.tasks == ("SAC Probe-v0", "TD3 Probe-v0")
+    assert float(lfiw.iqm.value) == pytest.approx(1.5)
+    # Areas 5.75 / 5, 2.25 / 5, 1 and 1.75: the middle two.
+    assert float(lfiw.area.value) == pytest.approx((1.15 + 1) / 2)
+    assert lfiw.improvement is not None and lfiw.above_lfiw is None
+    assert float(lfiw.improvement.value) == pytest.approx((0.25 + 1) / 2)
+    assert per.above_lfiw is not None and float(per.above_lfiw.value) == 0
+    assert summarise([UNIFORM, LFIW]).pooled == ()
 
 
 def test_profile_falls_from_all_to_none() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lfiw.cli.train import show_outcome
 from lfiw.errors import InputError, RunError
-from lfiw.results.curves import Curves, comparison_table, read_curves
+from lfiw.results.curves import Curves, collapses, collapses_text, comparison_table, read_curves
 from lfiw.results.methods import read_methods
 from lfiw.runs.layout import find_folders
 
@@ -50,6 +50,37 @@ def test_final_is_a_tenth_of_a_short_curve_and_ten_of_a_long_one() -> None:
     for count, last in ((1, 1), (9, 1), (20, 2), (39, 3), (100, 10), (1000, 10)):
         seen = curves(list(range(count)), [list(map(float, range(count)))])
         assert seen.final().tolist() == [count - (last + 1) / 2]
+
+
+THOUSANDS = [20_000, 40_000, 60_000, 80_000, 100_000]
+
+
+def test_collapses_by_hand() -> None:
+    """Means of three are 4, 3, 1 (below half of 4); 4, 3, 2 (half of it); 0, 0, -3."""
+    runs = [[4, 4, 4, 1, -2], [4, 4, 4, 1, 1], [0, 0, 0, 0, -9]]
+    np.testing.assert_array_equal(curves(THOUSANDS, runs).collapsed(), [1, 0, np.nan])
+    assert collapses_text([curves(THOUSANDS, runs), curves(THOUSANDS, runs[1:])]) == "1 of 5"
+
+
+def test_a_single_bad_evaluation_is_no_collapse() -> None:
+    steps = [10_000 * (1 + index) for index in range(12)]
+    returns = [5.0] * 11 + [0.0]
+    assert curves(steps, [returns]).collapsed().tolist() == [0]  # 25 / 6 > 5 / 2
+
+
+@pytest.mark.parametrize("every", [10, 100_000])
+def test_of_short_and_of_coarse_curves_no_collapse_can_be_told(every: int) -> None:
+    curve = curves([every * index for index in range(1, 6)], [[9, 9, 9, 0, 0]])
+    assert np.isnan(curve.collapsed()).all()
+    assert (collapses([curve]), collapses_text([curve])) == (None, "–")
+
+
+def test_seeds_of_different_grids_meet_at_the_evaluations_of_all(tmp_path: Path) -> None:
+    every = [(seed, steps, float(steps)) for seed in (0, 1) for steps in range(10, 101, 10)]
+    second = [(2, steps, 2.0 * steps) for steps in range(20, 101, 20)]
+    seen = read_curves(write_run(tmp_path / "run", [*every, *second]))
+    assert seen.env_steps.tolist() == [20, 40, 60, 80, 100]
+    assert seen.returns[2].tolist() == [40, 80, 120, 160, 200]
 
 
 def test_smoothed_by_hand() -> None:
@@ -105,12 +136,12 @@ def text_of(table: Any) -> str:
 
 
 def test_table_shows_mean_and_spread() -> None:
-    """Final returns 1000 and 3000: mean 2000, standard deviation 1000."""
+    """Final returns 1000 and 3000: mean 2000, standard deviation of the sample 1000 sqrt(2)."""
     text = text_of(comparison_table([curves([10, 20], [[0, 1000], [0, 3000]])]))
     (line,) = [line for line in text.splitlines() if "sac-lfiw" in line]
     cells = re.split(r"\s{2,}", line.strip())
-    area = "1,000 ± 500"
-    assert cells == ["sac-lfiw", "2", "20", "2,000 ± 1,000", "2,000 ± 1,000", area]
+    measures = ["2,000 ± 1,414", "2,000 ± 1,414", "1,000 ± 707"]
+    assert cells == ["sac-lfiw", "2", "20", *measures, "–"]
     assert "Ant-v5" in text
 
 

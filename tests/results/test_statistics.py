@@ -9,6 +9,7 @@ from lfiw.results.statistics import (
     efficiency_ratio,
     first_reached,
     interquartile_mean,
+    mean_of_drawn,
     performance_profile,
     probability_of_improvement,
 )
@@ -72,24 +73,33 @@ def test_first_reached_by_hand() -> None:
 
 
 def test_efficiency_ratio_by_hand() -> None:
-    """The base's mean curve is 1, 3, 6; it reaches its final 6 after 30 steps. The other's
-    mean is 2, 6, 5: after 20."""
+    """The base reaches its 6 after 30 steps, the other after 20."""
+    steps, goal = np.array([10, 20, 30]), np.array(6.0)
+    base, other = np.array([1.0, 3, 6]), np.array([2.0, 6, 5])
+    assert efficiency_ratio(other, base, goal, steps) == 1.5
+    assert efficiency_ratio(base, base, goal, steps) == 1
+    assert efficiency_ratio(other - 9, base, goal, steps) == 0
+
+
+def test_a_level_above_the_smoothed_base_is_its_highest_point() -> None:
+    """The goal 7 is beyond the base: 6 is the level, after 30 steps and after 20."""
     steps = np.array([10, 20, 30])
-    base = np.array([[0.0, 2, 6], [2, 4, 6]])
-    other = np.array([[2.0, 12, 10], [2, 0, 0]])
-    assert efficiency_ratio(other, base, steps, steps, 1) == 1.5
-    assert efficiency_ratio(base, base, steps, steps, 1) == 1
-    assert efficiency_ratio(other - 9, base, steps, steps, 1) == 0
-    # Twice as rare evaluations count in environment steps too.
-    assert efficiency_ratio(other, base, 2 * steps, steps, 1) == 0.75
+    base, other = np.array([1.0, 3, 6]), np.array([2.0, 6.5, 5])
+    assert efficiency_ratio(other, base, np.array(7.0), steps) == 1.5
+    assert efficiency_ratio(base, base, np.array(7.0), steps) == 1
 
 
-def test_efficiency_ratio_of_a_noisy_base_to_itself_is_one() -> None:
-    """The final level 4.5 was first passed at step 2, not at the end."""
-    steps, base = np.arange(1, 5), np.array([[1.0, 5, 6, 3]])
-    assert efficiency_ratio(base, base, steps, steps, 2) == 1
-    level = np.full((3, 20), 0.1)
-    assert efficiency_ratio(level, level, np.arange(20) + 1, np.arange(20) + 1, 10) == 1
+def test_mean_of_drawn_by_hand() -> None:
+    values = np.array([[1.0, 10], [2, 20], [6, 60]])
+    drawn = np.array([[0, 1, 2], [2, 2, 0]])
+    np.testing.assert_allclose(mean_of_drawn(values, drawn), [[3, 30], [13 / 3, 130 / 3]])
+
+
+def test_resampling_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = arrays([1, 5, 2, 8], [0, 3, 9])
+    whole = bootstrap(interquartile_mean, scores, rng=generator(), resamples=500)
+    monkeypatch.setattr("lfiw.results.statistics.BLOCK", 7)
+    assert bootstrap(interquartile_mean, scores, rng=generator(), resamples=500) == whole
 
 
 @pytest.mark.parametrize("tasks", [[[1.0]], [[1.0, 2.0, 3.0], [5.0]]])

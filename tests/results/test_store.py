@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from lfiw.cli import main
 from lfiw.errors import InputError
 from lfiw.learning.config import make_config
 from lfiw.results.methods import read_methods
-from lfiw.results.readme import BEGIN, END, rebuild_page
+from lfiw.results.readme import BEGIN, END, evaluations_text, rebuild_page
 from lfiw.results.store import add_runs, comparable
 from lfiw.runs.files import write_json
 from lfiw.settings import to_json
@@ -148,6 +149,31 @@ def test_seeds_with_other_settings_do_not_mix(tmp_path: Path) -> None:
     assert returns_of(store)["sac-lfiw"] == {0: [3, 3], 1: [4, 4]}
 
 
+def test_seeds_that_were_evaluated_in_other_ways_join_and_say_so(tmp_path: Path) -> None:
+    """The store has a seed of an older version, whose config names no starts."""
+    store, old = tmp_path / "results", make_run(tmp_path / "a" / "sac-lfiw", {0: (1, 2)})
+    content = json.loads((old / "config.json").read_text())
+    del content["config"]["eval_starts"]
+    write_json(old / "config.json", content)
+    add_runs([old], store)
+    rarely = {"eval_every_env_steps": 20_000, "eval_episodes": 3}
+    add_runs([make_run(tmp_path / "b" / "sac-lfiw", {1: (3, 4)}, **rarely)], store)
+    add_runs([make_run(tmp_path / "c" / "sac-lfiw", {2: (5, 6)}, **rarely)], store)
+    assert returns_of(store)["sac-lfiw"] == {0: [1, 2], 1: [3, 4], 2: [5, 6]}
+    kept = record(store, "sac-lfiw")
+    fixed = {"eval_every_env_steps": 10_000, "eval_episodes": 5, "eval_starts": "fixed"}
+    varied = rarely | {"eval_starts": "varied"}
+    assert [(run["seeds"], run["evaluation"]) for run in kept["earlier_runs"]] == [
+        ([1], varied),
+        ([0], fixed),
+    ]
+    assert kept["config"]["eval_starts"] == "varied"
+    assert evaluations_text(kept) == (
+        "3 episodes every 20,000 steps, varied starts (seeds 1, 2); "
+        "5 episodes every 10,000 steps, fixed starts (seeds 0)"
+    )
+
+
 def test_other_arguments_of_the_environment_are_another_task(tmp_path: Path) -> None:
     store = tmp_path / "results"
     add_runs([make_run(tmp_path / "a" / "sac-per", {0: (1, 1)})], store)
@@ -229,7 +255,7 @@ def test_a_seed_that_was_stopped_is_left_out_and_named(tmp_path: Path) -> None:
 def test_page_says_what_was_not_run_and_keeps_the_authors_words(tmp_path: Path) -> None:
     store = tmp_path / "results"
     store.mkdir()
-    (store / "README.md").write_text(f"# Mine\n\nWords.\n\n{BEGIN}\nold\n{END}\n\nMore words.\n")
+    (store / "README.md").write_text(f"# Mine\n\nWords.\n\n{BEGIN}\nstale\n{END}\n\nMore words.\n")
     for _ in range(2):  # a page that is rebuilt stays as it is
         with pytest.raises(SystemExit):
             run = tmp_path / "sac-lfiw"
@@ -239,14 +265,15 @@ def test_page_says_what_was_not_run_and_keeps_the_authors_words(tmp_path: Path) 
         page = (store / "README.md").read_text()
         assert page.startswith("# Mine\n\nWords.\n")
         assert page.endswith(f"{END}\n\nMore words.\n")
-        assert "old" not in page
-        # Best evaluations 2000 and 3000: 2,500 ± 500; the last ones 2000 and 1000.
+        assert "stale" not in page
+        # Best evaluations 2000 and 3000: 2,500 ± 707 (500 sqrt(2)).
         row = "| sac-lfiw | {} (at 200 steps) | not run | not run | not run | not run |"
-        assert row.format("2,500 ± 500") in page
-        assert row.format("1,500 ± 500") in page
+        assert row.format("2,500 ± 707") in page
+        assert row.format("1,500 ± 707") in page
         assert "| td3-per | not run | not run | not run | not run | - |" in page
         assert "| 2,395 ± 212 |" in page  # the paper's
-        assert "| Hopper-v5 | sac-lfiw | 200 | 0, 1 | abacus, 2 cores | jax 1.2.3" in page
+        evaluations = "5 episodes every 10,000 steps, varied starts"
+        assert f"| Hopper-v5 | sac-lfiw | 200 | 0, 1 | {evaluations} | abacus, 2 cores |" in page
         assert "| abc1234 | 2026-01-02 | 3 min 20 s |" in page
         assert "sac-lfiw" in (store / "report" / "index.html").read_text()
 
@@ -300,7 +327,7 @@ def test_show(tmp_path: Path, capfd: Any) -> None:
     with pytest.raises(SystemExit):
         main(["results", "show", "--results", str(store)])
     out = capfd.readouterr().out
-    assert "20 ± 0" in out
+    assert re.search(r"sac-lfiw +1 +200 +20 +20 +15 ", out)  # one seed has no deviation
     assert "Hopper-v5, not run: sac-uniform, sac-per, sac-ere, sac-lfiw-power, td3-" in out
 
 

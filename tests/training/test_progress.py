@@ -54,7 +54,7 @@ def test_returns_of_different_evaluations_are_never_mixed() -> None:
     assert shown(progress) == []
     evaluate(progress, 500, 1000.0, 3000.0)
     evaluate(progress, 1000, 5000.0)
-    assert shown(progress) == [(500, "2,000 ± 1,000")]
+    assert shown(progress) == [(500, "2,000 ± 1,414")]  # 1000 sqrt(2)
     progress.on_row({"kind": "failed eval", "seed": 1, "env_steps": 1000, "faults": ["a"]})
     assert shown(progress)[1:] == [(1000, "5,000")]
     evaluate(progress, 1500, 7000.0)

@@ -1,0 +1,83 @@
+"""Comparing a method with uniform replay and with LFIW as published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from lfiw.older import modern
+from lfiw.results.methods import Method
+from lfiw.results.statistics import (
+    Interval,
+    bootstrap,
+    efficiency_ratio,
+    mean_of_drawn,
+    probability_of_improvement,
+)
+
+SMOOTHED_EVALUATIONS = 5  # before the first evaluation at which a curve reaches a level
+
+
+def base_of(method: Method, methods: Sequence[Method]) -> Method | None:
+    """Uniform replay with the same agent on the same task, trained as long; of the same label if
+    there is one."""
+    uniform = {one.label: one for one in methods if one.replay == "uniform" and _alike(one, method)}
+    return uniform.get(method.label, uniform.get(""))
+
+
+def published_of(method: Method, methods: Sequence[Method]) -> Method | None:
+    """LFIW as published with the same agent on the same task, trained as long: without a label
+    and without a floor."""
+    return next((one for one in methods if _is_published(one) and _alike(one, method)), None)
+
+
+def _is_published(method: Method) -> bool:
+    replay = modern(method.config).get("replay") or {}
+    return method.replay == "lfiw" and not method.label and not replay["min_effective_sample_size"]
+
+
+def _alike(one: Method, other: Method) -> bool:
+    """Of one task, agent and length: what can be compared."""
+    return (one.task, one.agent, one.curves.env_steps[-1]) == (
+        other.task,
+        other.agent,
+        other.curves.env_steps[-1],
+    )
+
+
+def resampled(statistic: Callable[..., np.ndarray], *samples: Sequence[np.ndarray]) -> Interval:
+    """An interval that does not depend on what else is in the report."""
+    return bootstrap(statistic, *samples, rng=np.random.default_rng(0))
+
+
+def improvement(methods: Sequence[Method], others: Sequence[Method]) -> Interval:
+    """The probability that a run ends above one of the others."""
+    ours = [method.curves.final() for method in methods]
+    theirs = [other.curves.final() for other in others]
+    return resampled(probability_of_improvement, ours, theirs)
+
+
+def efficiency(method: Method, base: Method) -> Interval | None:
+    """Of curves that are smoothed, at the evaluations that both had; None where those are few."""
+    shared = np.intersect1d(method.curves.env_steps, base.curves.env_steps)
+    if len(shared) < 2 * SMOOTHED_EVALUATIONS:
+        return None
+    ours = method.curves.at(shared).smoothed(SMOOTHED_EVALUATIONS).returns
+    theirs = base.curves.at(shared).smoothed(SMOOTHED_EVALUATIONS).returns
+    finals = base.curves.final()[:, None]
+
+    def ratio(drawn: list[np.ndarray], base_drawn: list[np.ndarray]) -> np.ndarray:
+        goal = mean_of_drawn(finals, base_drawn[0])[..., 0]
+        curve, base_curve = mean_of_drawn(ours, drawn[0]), mean_of_drawn(theirs, base_drawn[0])
+        return efficiency_ratio(curve, base_curve, goal, shared)
+
+    return resampled(ratio, [np.arange(len(ours))], [np.arange(len(theirs))])
+
+
+def normalised(returns: np.ndarray, base: Method) -> np.ndarray:
+    """Returns on a scale where uniform replay's mean first evaluation is 0 and its mean final
+    return 1; not a number where it learned nothing."""
+    start = base.curves.returns[:, 0].mean()
+    span = base.curves.final().mean() - start
+    return (returns - start) / (span if span > 0 else np.nan)
