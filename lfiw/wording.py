@@ -58,6 +58,12 @@ def one_line(text: str, longest: int = 2000) -> str:
     return plain if len(plain) <= longest else f"{plain[:longest]}…"
 
 
+def no_formula(cell: Any) -> Any:
+    """A cell of a CSV file; text that a spreadsheet would run becomes text by the usual mark."""
+    is_formula = isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{cell}" if is_formula else cell
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint such as ' Did you mean lfiw?', or the list of valid names."""
     known = sorted(known)

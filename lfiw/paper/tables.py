@@ -23,7 +23,7 @@ from lfiw.runs.metrics import METRICS
 from lfiw.runs.read import read_rows
 from lfiw.settings import walk
 from lfiw.training.folder import Training
-from lfiw.wording import deviation, mean_and_deviation
+from lfiw.wording import deviation, mean_and_deviation, no_formula
 
 WHAT_WEIGHTS_SEE = {"balanced_accuracy": ORANGE, "effective_sample_size": SKY}
 PARTS_OF_TRAINING = 10  # over which the side notes average their diagnostics
@@ -60,7 +60,8 @@ def write_rows(rows: Sequence[dict[str, Any]], stem: Path) -> list[Path]:
         writer.writerow([*plain, "num_seeds", *parts])
         for row in rows:
             numbers = [(row[name] or {}).get(p) for name in spreads for p in ("mean", "std")]
-            writer.writerow([*(row[name] for name in plain), len(row["seeds"]), *numbers])
+            names = (no_formula(row[name]) for name in plain)
+            writer.writerow([*names, len(row["seeds"]), *numbers])
     cells = [
         [*(str(row[name]) for name in plain), str(len(row["seeds"]))]
         + [spread_text(row[name]) for name in spreads]

@@ -13,7 +13,7 @@ from lfiw.results.curves import collapses
 from lfiw.results.statistics import Interval
 from lfiw.results.table import NOT_RUN
 from lfiw.runs.rows import rounded
-from lfiw.wording import deviation
+from lfiw.wording import deviation, no_formula
 
 
 def cells_csv(summary: Summary) -> str:
@@ -70,5 +70,7 @@ def _csv(rows: Sequence[dict[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: rounded(value) for name, value in row.items()} for row in rows)
+    writer.writerows(
+        {name: no_formula(rounded(value)) for name, value in row.items()} for row in rows
+    )
     return text.getvalue()

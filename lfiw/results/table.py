@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -9,6 +10,8 @@ from typing import Literal
 
 import rich.table
 from rich import box, markup
+
+from lfiw.wording import one_line
 
 NOT_RUN, NOT_PLANNED = "not run", "–"
 BEST = "★"
@@ -90,5 +93,5 @@ def _markdown_cell(cell: Text | str) -> str:
 
 
 def _markdown(words: str) -> str:
-    """Without what would start another cell or HTML."""
-    return escape(words, quote=False).replace("|", "\\|")
+    """Without what would start another cell or line, HTML, code, a link or a picture."""
+    return re.sub(r"[\\`*\[|]", r"\\\g<0>", escape(one_line(words), quote=False))

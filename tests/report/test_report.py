@@ -143,6 +143,44 @@ def test_numbers_as_csv_and_markdown(runs: Path) -> None:
     assert [row["method"] for row in rows] == ["sac-uniform", "sac-lfiw"]
 
 
+MARKUP = "<img src=x> `code` [a](b) ![c](http://d/e.png) **f** \\"
+
+
+def test_names_of_strangers_are_no_markup(tmp_path: Path) -> None:
+    """Neither in titles nor in cells; a backslash at the end would open the cell's wall."""
+    run = write_run(
+        tmp_path / "runs", f"sac-lfiw-{MARKUP}".replace("/", ""), {0: [1, 2]}, note=MARKUP
+    )
+    content = json.loads((run / "config.json").read_text())
+    content |= {"commit": f"\n\n{MARKUP}\n# heading", "versions": {MARKUP: MARKUP}}
+    (run / "config.json").write_text(json.dumps(content))
+    _, texts = report(tmp_path / "runs")
+    text = texts["tables.md"]
+    assert "<" not in text and "# heading" in text
+    assert not re.search(r"(?<!\\)`|(?<!\\)\[|\n#|(?<!\\)\*\*f", text)
+    table = [line for line in text.splitlines() if "# heading" in line]
+    assert len(table) == 1
+    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", table[0])) == 8  # seven cells
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@"])
+def test_names_of_strangers_are_no_formulas(tmp_path: Path, start: str) -> None:
+    task = f"{start}cmd|'/c calc'!A1"
+    write_run(tmp_path / "runs", "sac-uniform", {0: [-3, -2], 1: [-4, -1]}, env=task)
+    write_run(tmp_path / "runs", f"{start}SUM(1)", {0: [1, 2]}, env=task)
+    _, texts = report(tmp_path / "runs")
+    for name in ("cells.csv", "aggregates.csv"):
+        rows = list(csv.DictReader(io.StringIO(texts[name])))
+        cells = [cell for row in rows for cell in row.values()]
+        suspects = [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
+        assert all(float(cell) < 0 for cell in suspects)  # numbers stay numbers
+        assert f"'{task}" in cells
+    rows = csv.DictReader(io.StringIO(texts["cells.csv"]))
+    assert {"sac-uniform": "-1.5"}.items() <= {
+        row["method"]: row["final_mean"] for row in rows
+    }.items()
+
+
 def test_figures_are_written(runs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "report"
     write_report([runs], folder)
