@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass
 from typing import Any, Literal
 
 from lfiw.settings import setting
@@ -10,9 +10,15 @@ from lfiw.settings import setting
 
 @dataclass(frozen=True)
 class EnvConfig:
-    id: str  # a Gymnasium id, or an importable factory `module:function`
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    max_episode_steps: int | None = setting(None, at_least=1)  # None: the environment's own
-    timeout_seconds: float = setting(60.0, above=0)  # of one step or reset, in a worker process
-    max_faults: int = setting(20, at_least=0)  # survived by a run in one phase or evaluation
-    backend: Literal["gymnasium", "envpool"] = "gymnasium"
+    id: str = setting(MISSING, "the environment: a Gymnasium id, or a function module:function")
+    kwargs: dict[str, Any] = setting({}, "its arguments, each as env.kwargs.NAME")
+    max_episode_steps: int | None = setting(
+        None, "a time limit on top of the environment's own", at_least=1
+    )
+    timeout_seconds: float = setting(
+        60.0, "the longest that one step or reset may take in a worker", above=0
+    )
+    max_faults: int = setting(
+        20, "failures that a run survives within one phase or evaluation", at_least=0
+    )
+    backend: Literal["gymnasium", "envpool"] = setting("gymnasium", "what steps it")

@@ -25,22 +25,29 @@ LARGEST_INTEGER = 2**31 - 1  # counts are int32 on the device
 
 def setting(
     default: Any,
+    meaning: str = "",
     *,
     above: float | None = None,
     at_least: float | None = None,
     at_most: float | None = None,
     traced: bool = False,
 ) -> Any:
-    """A dataclass field with a range, which holds for every element of a tuple."""
+    """A dataclass field with what it means, in a few words, and a range, which holds for every
+    element of a tuple. `dataclasses.MISSING` is no default; a dictionary is copied."""
     if isinstance(default, int) and not isinstance(default, bool) and at_most is None:
         at_most = LARGEST_INTEGER
     limits = {"above": above, "at_least": at_least, "at_most": at_most}
-    return dataclasses.field(default=default, metadata={"limits": limits, "traced": traced})
+    metadata = {"limits": limits, "traced": traced, "meaning": meaning}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=default.copy, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-def part(kinds: Callable[[], Mapping[str, type[Any]]], default: Callable[[], Any]) -> Any:
+def part(
+    kinds: Callable[[], Mapping[str, type[Any]]], default: Callable[[], Any], meaning: str = ""
+) -> Any:
     """A dataclass field that is a config of its own: one of several kinds, chosen by name."""
-    return dataclasses.field(default_factory=default, metadata={"kinds": kinds})
+    return dataclasses.field(default_factory=default, metadata={"kinds": kinds, "meaning": meaning})
 
 
 def pick(name: str, registry: Mapping[str, Any], what: str) -> Any:
@@ -72,12 +79,12 @@ def check_parts(config: Any) -> None:
             check_parts(value)
 
 
-def parts(config: Any, prefix: str = "") -> Iterator[tuple[str, str, list[str]]]:
-    """Dotted name, chosen kind and all kinds of every part that is chosen by name."""
+def parts(config: Any, prefix: str = "") -> Iterator[tuple[str, str, list[str], str]]:
+    """Dotted name, chosen kind, all kinds and meaning of every part that is chosen by name."""
     for entry in dataclasses.fields(config):
         value = getattr(config, entry.name)
         if choose := entry.metadata.get("kinds"):
-            yield prefix + entry.name, value.name, list(choose())
+            yield prefix + entry.name, value.name, list(choose()), entry.metadata["meaning"]
         if dataclasses.is_dataclass(value):
             yield from parts(value, f"{prefix}{entry.name}.")
 
@@ -101,7 +108,8 @@ def range_text(owner: type[Any], entry: dataclasses.Field[Any]) -> str:
         return " | ".join(get_args(hint))
     words = {"above": ">", "at_least": ">=", "at_most": "<="}
     limits = entry.metadata.get("limits") or {}
-    parts = [f"{words[name]} {value:.10g}" for name, value in limits.items() if value is not None]
+    given = {name: limit for name, limit in limits.items() if limit not in (None, LARGEST_INTEGER)}
+    parts = [f"{words[name]} {limit:.10g}" for name, limit in given.items()]
     return " ".join([getattr(hint, "__name__", str(hint)), *parts])
 
 

@@ -79,6 +79,15 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def short_count(number: int) -> str:
+    """Such as '9,999', '12.5k' or '1.25M'."""
+    if number < 10_000:
+        return f"{number:,}"
+    if number < 1_000_000:
+        return f"{number / 1e3:.4g}k"
+    return f"{number / 1e6:.4g}M"
+
+
 def duration(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)

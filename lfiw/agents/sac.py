@@ -29,12 +29,17 @@ LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # rlkit
 @dataclass(frozen=True)
 class SacConfig:
     name: ClassVar[str] = "sac"
-    learning_rate: float = setting(3e-4, above=0)  # paper, Table 2
-    gamma: float = setting(0.99, at_least=0, at_most=1)  # paper, Table 2
-    tau: float = setting(5e-3, above=0, at_most=1)  # paper, Table 2
-    hidden_sizes: tuple[int, ...] = setting((256, 256), at_least=1)  # rlkit
-    target_entropy: float | None = setting(None)  # None: -|A|, Haarnoja et al., 2018
-    initial_alpha: float = setting(1.0, above=0)  # rlkit
+    learning_rate: float = setting(
+        3e-4, "Adam's, for actor, critics and entropy coefficient", above=0
+    )  # paper, Table 2
+    gamma: float = setting(0.99, "discount", at_least=0, at_most=1)  # paper, Table 2
+    # paper, Table 2
+    tau: float = setting(5e-3, "smoothing of the target critics", above=0, at_most=1)
+    # rlkit
+    hidden_sizes: tuple[int, ...] = setting((256, 256), "layers of actor and critics", at_least=1)
+    # Haarnoja et al., 2018
+    target_entropy: float | None = setting(None, "none: minus the number of action dimensions")
+    initial_alpha: float = setting(1.0, "first entropy coefficient", above=0)  # rlkit
 
     @classmethod
     def paper(cls) -> SacConfig:

@@ -26,14 +26,22 @@ from lfiw.types import EnvSpec, Metrics, Sample, Trace
 @dataclass(frozen=True)
 class Td3Config:
     name: ClassVar[str] = "td3"
-    learning_rate: float = setting(1e-3, above=0)  # paper, Table 3
-    gamma: float = setting(0.99, at_least=0, at_most=1)  # paper, Table 3
-    tau: float = setting(5e-3, above=0, at_most=1)  # Fujimoto et al., 2018
-    hidden_sizes: tuple[int, ...] = setting((256, 256), at_least=1)  # today's usual size
-    exploration_noise: float = setting(0.1, at_least=0)  # Fujimoto et al., 2018
-    target_policy_noise: float = setting(0.2, at_least=0)  # Fujimoto et al., 2018
-    target_noise_clip: float = setting(0.5, at_least=0)  # Fujimoto et al., 2018
-    policy_delay: int = setting(2, at_least=1, at_most=100)  # Fujimoto et al., 2018
+    learning_rate: float = setting(1e-3, "Adam's, for actor and critics", above=0)  # Table 3
+    gamma: float = setting(0.99, "discount", at_least=0, at_most=1)  # paper, Table 3
+    # Without another source: Fujimoto et al., 2018.
+    tau: float = setting(5e-3, "smoothing of the targets", above=0, at_most=1)
+    # today's usual size
+    hidden_sizes: tuple[int, ...] = setting((256, 256), "layers of actor and critics", at_least=1)
+    exploration_noise: float = setting(
+        0.1, "standard deviation when exploring, for actions in [-1, 1]", at_least=0
+    )
+    target_policy_noise: float = setting(
+        0.2, "standard deviation of the target policy's noise", at_least=0
+    )
+    target_noise_clip: float = setting(0.5, "largest noise of the target policy", at_least=0)
+    policy_delay: int = setting(
+        2, "critic updates for each update of policy and targets", at_least=1, at_most=100
+    )
 
     @classmethod
     def paper(cls) -> Td3Config:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import Field, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -22,10 +24,12 @@ from lfiw.cli.options import (
 )
 from lfiw.errors import InputError
 
+WIDE = 110  # columns, from which on a table has room for sentences
+
 
 @dataclass
 class Settings(Command):
-    """List every setting of a method, with its value and its valid range."""
+    """List every setting of a method: its value, its valid range and what it means."""
 
     agent: AgentName = "sac"
     replay: ReplayName = "lfiw"
@@ -37,15 +41,40 @@ class Settings(Command):
         from lfiw.settings import parts, range_text, walk
 
         config = make_config("ENV", self.agent, self.replay, self.preset)
-        table = Table(title=f"{config.method}, preset {self.preset}: --set NAME=VALUE")
-        for heading in ("name", "value", "valid"):
-            table.add_column(heading)
-        for name, kind, kinds in parts(config.replay, "replay."):
-            table.add_row(name, kind, " | ".join(kinds))
-        for name, entry, value in walk(config):
-            shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            table.add_row(name, shown, range_text(type_owner(config, name), entry))
-        console.print(table)
+        rows = [
+            (name, kind, " | ".join(kinds), meaning)
+            for name, kind, kinds, meaning in parts(config.replay, "replay.")
+        ]
+        rows += [
+            (name, shown(value), range_text(type_owner(config, name), entry), meaning_of(entry))
+            for name, entry, value in walk(config)
+        ]
+        title = f"{config.method}, preset {self.preset}: --set NAME=VALUE"
+        console.print(settings_table(title, rows, console.width))
+
+
+def shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def meaning_of(entry: Field[Any]) -> str:
+    meaning: str = entry.metadata["meaning"]
+    return meaning
+
+
+def settings_table(title: str, rows: Sequence[tuple[str, str, str, str]], width: int) -> Table:
+    """Where there is no room for a column of its own, what a setting means is below its name."""
+    wide = width >= WIDE
+    headings = ("name", "value", "valid", "meaning") if wide else ("name", "value", "valid")
+    table = Table(*headings, title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.columns[0].no_wrap = wide
+    table.columns[2].max_width = 20
+    for name, value, valid, meaning in rows:
+        if wide:
+            table.add_row(name, value, valid, meaning)
+        else:
+            table.add_row(f"{name}\n  {meaning}", value, valid)
+    return table
 
 
 def type_owner(config: Any, name: str) -> type[Any]:

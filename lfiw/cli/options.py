@@ -161,7 +161,8 @@ def refuse_unknown(configs: Sequence[TrainConfig], key: str) -> None:
     from lfiw.settings import has_setting, parts, walk
 
     if not any(has_setting(config, key) for config in configs):
-        names = {name for config in configs for name, *_ in (*walk(config), *parts(config))}
+        names = {name for config in configs for name, *_ in walk(config)}
+        names |= {name for config in configs for name, *_ in parts(config)}
         raise InputError(f"Unknown setting {key!r}.{nearest(key, names)}")
 
 

@@ -137,8 +137,9 @@ class Train(OnCluster):
 
     def configs_by_file(self) -> list[TrainConfig]:
         """What the file says, with the tasks, agents and strategies that the command names."""
-        from lfiw.learning.config import config_from_json
+        from lfiw.learning.config import TrainConfig
         from lfiw.runs.config_file import read_settings, with_env
+        from lfiw.settings import from_json
 
         assert self.config is not None
         if self.preset is not None:
@@ -146,7 +147,7 @@ class Train(OnCluster):
         settings = read_settings(self.config)
         try:
             return [
-                with_part(with_part(config_from_json(own), "agent", agent), "replay", replay)
+                with_part(with_part(from_json(TrainConfig, own), "agent", agent), "replay", replay)
                 for own in with_env(settings, split_names(self.env, "ENV"))
                 for agent in split_names(self.agent, "--agent") or (None,)
                 for replay in split_names(self.replay, "--replay") or (None,)

@@ -29,8 +29,10 @@ from lfiw.settings import (
 class CheckpointConfig:
     """When a run is saved besides at its end and on a signal; never changes its bits."""
 
-    every_env_steps: int | None = setting(None, at_least=1, at_most=LARGEST_INTEGER)
-    every_minutes: float | None = setting(5.0, above=0)
+    every_env_steps: int | None = setting(
+        None, "steps after which a run is saved", at_least=1, at_most=LARGEST_INTEGER
+    )
+    every_minutes: float | None = setting(5.0, "minutes after which a run is saved", above=0)
 
 
 @dataclass(frozen=True)
@@ -38,27 +40,36 @@ class TrainConfig:
     """Everything that decides the bits of a method's runs. Defaults: the `default` preset."""
 
     env: EnvConfig
-    agent: Any = part(lambda: AGENTS, SacConfig)
-    replay: Any = part(lambda: REPLAYS, LfiwConfig)
-    seeds: tuple[int, ...] = setting((0,), at_least=0)
-    env_steps: int = setting(1_000_000, at_least=1)
-    batch_size: int = setting(256, at_least=1)  # paper, Tables 2 and 3
-    buffer_size: int = setting(1_000_000, at_least=1)  # paper: |slow|
-    phase_env_steps: int = setting(200, at_least=1)  # steps collected between updates
-    updates_per_env_step: float = setting(1.0, above=0, at_most=1000)
-    random_env_steps: int = setting(5_000, at_least=0)  # first actions are uniform
-    learning_starts: int = setting(5_000, at_least=1)  # steps before the first update
+    agent: Any = part(lambda: AGENTS, SacConfig, "the agent")
+    replay: Any = part(lambda: REPLAYS, LfiwConfig, "the replay strategy")
+    seeds: tuple[int, ...] = setting((0,), "one run for each; all different", at_least=0)
+    env_steps: int = setting(1_000_000, "environment steps of each run", at_least=1)
+    # paper, Tables 2 and 3; |slow|
+    batch_size: int = setting(256, "transitions in an update", at_least=1)
+    buffer_size: int = setting(
+        1_000_000, "capacity of the memory; a shorter run takes env_steps slots", at_least=1
+    )
+    phase_env_steps: int = setting(200, "steps collected between two phases of updates", at_least=1)
+    updates_per_env_step: float = setting(
+        1.0, "updates for each step past learning_starts", above=0, at_most=1000
+    )
+    random_env_steps: int = setting(5_000, "first steps, with uniform actions", at_least=0)
+    learning_starts: int = setting(5_000, "steps before the first update", at_least=1)
     schedule_env_steps: int | None = setting(
-        None, at_least=1, at_most=LARGEST_INTEGER
-    )  # None: env_steps
-    updates_per_call: int = setting(100, at_least=1)  # most updates in one compiled call
-    eval_every_env_steps: int = setting(10_000, at_least=1)
-    eval_episodes: int = setting(5, at_least=1)
-    # Fixed: every evaluation of a run has the same ones, as those of older versions.
-    eval_starts: Literal["varied", "fixed"] = "varied"
+        None, "horizon of annealed settings; none: env_steps", at_least=1, at_most=LARGEST_INTEGER
+    )
+    updates_per_call: int = setting(100, "most updates in one compiled call", at_least=1)
+    eval_every_env_steps: int = setting(10_000, "steps between evaluations", at_least=1)
+    eval_episodes: int = setting(5, "episodes of an evaluation", at_least=1)
+    # Fixed: as in older versions.
+    eval_starts: Literal["varied", "fixed"] = setting(
+        "varied", "whether every evaluation has reset seeds of its own, or all the same"
+    )
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
-    matmul_precision: Literal["default", "high", "highest"] = "default"
-    deterministic: bool = False  # on a GPU: the same bits again, at some cost
+    matmul_precision: Literal["default", "high", "highest"] = setting(
+        "default", "of matrix products on the device"
+    )
+    deterministic: bool = setting(False, "on a GPU: the same bits again; slower")
 
     def __post_init__(self) -> None:
         if not isinstance(self.env, EnvConfig):

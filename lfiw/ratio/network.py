@@ -25,20 +25,26 @@ FINITE_LOGIT = 1e8  # keeps an overflowed logit from turning into inf - inf
 class RatioConfig:
     """Settings of the ratio network and of its weights."""
 
-    temperature: float = setting(5.0, above=0)  # paper, section 5
-    hidden_sizes: tuple[int, ...] = setting((256, 256), at_least=1)  # paper, section 5
-    learning_rate: float | None = setting(None, above=0)  # None: the agent's (authors' code)
+    # paper, section 5, as the sizes
+    temperature: float = setting(5.0, "T of Eq. 9; large values make weights equal", above=0)
+    hidden_sizes: tuple[int, ...] = setting((256, 256), "layers of the ratio network", at_least=1)
+    # authors' code
+    learning_rate: float | None = setting(None, "of the ratio network; none: the agent's", above=0)
     divergence: Literal["jensen-shannon", "kl", "pearson", "hellinger", "positive-unlabelled"] = (
-        "jensen-shannon"
+        setting("jensen-shannon", "what the ratio network is trained on")
     )
     # Below it, weights are mixed with uniform ones (`with_floor`); 0 is the paper's.
-    min_effective_sample_size: float = setting(0.0, at_least=0, at_most=1)
-    floor_by: Literal["mixture", "temperature"] = "mixture"
-    weight_decay: float | None = setting(None, above=0)
-    train_every: int = setting(1, at_least=1)
+    min_effective_sample_size: float = setting(
+        0.0, "floor of each batch's effective sample size; 0: none", at_least=0, at_most=1
+    )
+    floor_by: Literal["mixture", "temperature"] = setting(
+        "mixture", "how the floor is held: uniform weights mixed in, or a higher temperature"
+    )
+    weight_decay: float | None = setting(None, "of the ratio network; none: no decay", above=0)
+    train_every: int = setting(1, "updates for each step of the ratio network", at_least=1)
     # Deviation: the paper's text has `power`; `sigmoid`, which the authors' code used, was
     # the steadier one and at least as good on every task measured (docs/method.md).
-    transform: Literal["sigmoid", "power"] = "sigmoid"
+    transform: Literal["sigmoid", "power"] = setting("sigmoid", "from logits to weights")
 
 
 # The logarithm of a weight before normalisation, by the logit over the temperature.

@@ -18,12 +18,15 @@ from lfiw.types import Clock, Sample, Trace
 @dataclass(frozen=True)
 class EreConfig:
     name: ClassVar[str] = "ere"
-    eta: float = setting(0.996, above=0, at_most=1)  # Wang and Ross, 2019
-    eta_end: float = setting(1.0, above=0, at_most=1)  # Wang and Ross, 2019
-    min_window: int = setting(5000, at_least=1, traced=True)  # Wang and Ross, 2019
+    # Wang and Ross, 2019
+    eta: float = setting(0.996, "shrinking of the window at first", above=0, at_most=1)
+    eta_end: float = setting(1.0, "the same at the schedule's end", above=0, at_most=1)
+    min_window: int = setting(5000, "smallest window", at_least=1, traced=True)
     # Deviation: the original's cycle is an episode; a fixed one does not degenerate with
     # short phases.
-    cycle_updates: int = setting(1000, at_least=1, traced=True)
+    cycle_updates: int = setting(
+        1000, "updates from the widest window to the narrowest", at_least=1, traced=True
+    )
 
     @classmethod
     def paper(cls) -> EreConfig:

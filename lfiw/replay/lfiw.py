@@ -42,13 +42,16 @@ def strategies_to_wrap() -> dict[str, type[Any]]:
 class LfiwConfig(RatioConfig):
     name: ClassVar[str] = "lfiw"
     OLD_NAMES: ClassVar[dict[str, str]] = {"sampling": "over", "per": "over"}
-    fast_size: int = setting(10_000, at_least=1, traced=True)  # paper, section 5
+    # paper, section 5
+    fast_size: int = setting(10_000, "size of the fast memory", at_least=1, traced=True)
     # Paper: 100 "episodes" of 1000 steps. The network trains from the first update on, so
     # that it is ready when the weights are switched on.
-    warmup_env_steps: int = setting(100_000, at_least=0, traced=True)
-    clip_ratio: bool = False  # at its exact bound |slow| / |fast|
-    weight_policy: bool = False  # weight the policy update too
-    over: Any = part(strategies_to_wrap, UniformConfig)  # what draws the transitions
+    warmup_env_steps: int = setting(
+        100_000, "steps before which all weights are 1", at_least=0, traced=True
+    )
+    clip_ratio: bool = setting(False, "clip the ratio at its exact bound")
+    weight_policy: bool = setting(False, "weight the actor's loss too")
+    over: Any = part(strategies_to_wrap, UniformConfig, "the strategy that draws")
 
     @classmethod
     def paper(cls) -> LfiwConfig:

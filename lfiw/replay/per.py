@@ -21,10 +21,12 @@ MAX_ERROR = 1e8  # a diverging critic must not turn the sums into infinity
 @dataclass(frozen=True)
 class PerConfig:
     name: ClassVar[str] = "per"
-    alpha: float = setting(0.6, at_least=0, at_most=1)  # paper, footnote to Table 1
-    beta: float = setting(0.4, at_least=0, at_most=1)  # paper, footnote to Table 1
-    beta_end: float = setting(1.0, at_least=0, at_most=1)  # Schaul et al. anneal to 1
-    epsilon: float = setting(1e-6, above=0)  # keeps every stored transition drawable
+    # alpha, beta: paper, footnote to Table 1; Schaul et al. anneal to 1
+    alpha: float = setting(0.6, "how much priorities count", at_least=0, at_most=1)
+    beta: float = setting(0.4, "exponent of the correction at first", at_least=0, at_most=1)
+    beta_end: float = setting(1.0, "the same at the schedule's end", at_least=0, at_most=1)
+    # keeps every stored transition drawable
+    epsilon: float = setting(1e-6, "added to every TD error", above=0)
 
     @classmethod
     def paper(cls) -> PerConfig:

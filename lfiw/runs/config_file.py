@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.errors import Damaged, InputError
+from lfiw.older import modern
 from lfiw.runs.files import MAX_JSON_BYTES, json_bytes, json_hash, read_json, read_plain, write_json
 from lfiw.runs.layout import CONFIG, parts_of
 
@@ -57,7 +58,8 @@ def read_config_file(path: Path) -> dict[str, Any]:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings in a file: all that a run recorded, or what somebody wrote by hand."""
+    """The settings in a file: all that a run recorded, maybe of an older version, or what somebody
+    wrote by hand."""
     if not path.exists():
         raise InputError(f"{path} does not exist.")
     if path.is_dir():
@@ -70,7 +72,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     env = settings.get("env", {}) if isinstance(settings, dict) else None
     if not isinstance(env, dict):
         raise InputError(f'{path} holds no settings, such as {{"env": {{"id": "Pendulum-v1"}}}}.')
-    return settings
+    return settings if settings is content else modern(settings)
 
 
 def with_env(settings: dict[str, Any], env_ids: Sequence[str]) -> list[dict[str, Any]]:

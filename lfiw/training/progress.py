@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from lfiw.runs.read import EVALUATIONS
 from lfiw.runs.rows import Row
-from lfiw.wording import duration, one_line, spread
+from lfiw.wording import duration, one_line, short_count, spread
 
 REFRESH_SECONDS = 0.25
+WITH_UPDATES = 100  # columns, from which on updates are shown too
 
 
 class Evaluation(NamedTuple):
@@ -104,23 +106,69 @@ def troubles(method: Progress) -> str:
     return faults + stopped
 
 
-def live_table(title: str, methods: Sequence[Progress], rate: float, left: float | None) -> Table:
+# What is waited for in each state, once the user asked to stop.
+WAITS = {
+    "starting": "environments to start",
+    "compiling": "the compiler",
+    "training": "the current call",
+    "evaluating": "evaluations",
+    "saving": "the checkpoint",
+}
+
+
+def stopping_text(methods: Sequence[Progress]) -> str:
+    """The answer to a signal: what is waited for."""
+    states = {method.state for method in methods}
+    waits = [wait for state, wait in WAITS.items() if state in states] or ["the end"]
+    return f"Stopping: waiting for {' and '.join(waits)}; a second Ctrl-C ends at once."
+
+
+class StopNotice:
+    """Says once that training stops."""
+
+    def __init__(
+        self, stopping: Callable[[], bool], methods: Sequence[Progress], console: Console
+    ) -> None:
+        self._stopping, self._methods, self._console = stopping, methods, console
+        self._said = False
+
+    def look(self) -> None:
+        if self._stopping() and not self._said:
+            self._said = True
+            text = stopping_text(self._methods)
+            self._console.print(text, highlight=False, soft_wrap=True)
+
+
+def live_table(
+    title: str,
+    methods: Sequence[Progress],
+    rate: float,
+    left: float | None,
+    width: int = WITH_UPDATES,
+) -> Table:
+    """Fits 80 columns: numbers are short, names and states are folded."""
     speed = f"{rate:,.0f} steps/s" if rate else "starting"
     remaining = f", {duration(left)} left" if left is not None else ""
-    table = Table(title=f"{title}: {speed} over all runs{remaining}", title_justify="left")
-    table.add_column("method")
-    for heading in ("seeds", "environment steps", "updates", "return", "evaluated at"):
-        table.add_column(heading, justify="right")
-    table.add_column("state")
+    table = Table(
+        title=f"{title}: {speed} over all runs{remaining}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("method", overflow="fold")
+    updates = ("updates",) if width >= WITH_UPDATES else ()
+    for heading in ("seeds", "env steps", *updates, "return", "at"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("state", overflow="fold")
     for method in methods:
         newest = method.evaluations[-1] if method.evaluations else None
         table.add_row(
             method.name,
             str(method.num_runs),
-            f"{method.env_steps:,} / {method.total_env_steps:,}",
-            f"{method.updates:,}",
+            f"{short_count(method.env_steps)} / {short_count(method.total_env_steps)}",
+            *(short_count(method.updates) for _ in updates),
             return_text(method, newest) if newest else "-",
-            f"{newest.env_steps:,}" if newest else "-",
+            short_count(newest.env_steps) if newest else "-",
             method.state + troubles(method),
         )
     return table
@@ -131,19 +179,22 @@ def show_progress(
     methods: Sequence[Progress],
     running: Callable[[], bool],
     console: Console,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> None:
     """Show the methods until `running` says no; called in the main thread."""
     rate = Rate(methods)
+    notice = StopNotice(stopping, methods, console)
     if not console.is_terminal:
-        _print_lines(methods, running, console, rate)
+        _print_lines(methods, running, console, rate, notice)
         return
     with Live(console=console, refresh_per_second=4) as live:
         while running():
+            notice.look()
             print_warnings(methods, console)
-            live.update(live_table(title(), methods, *rate.read()))
+            live.update(live_table(title(), methods, *rate.read(), console.width))
             time.sleep(REFRESH_SECONDS)
         print_warnings(methods, console)
-        live.update(live_table(title(), methods, *rate.read()))
+        live.update(live_table(title(), methods, *rate.read(), console.width))
 
 
 def print_warnings(methods: Sequence[Progress], console: Console) -> None:
@@ -154,12 +205,17 @@ def print_warnings(methods: Sequence[Progress], console: Console) -> None:
 
 
 def _print_lines(
-    methods: Sequence[Progress], running: Callable[[], bool], console: Console, rate: Rate
+    methods: Sequence[Progress],
+    running: Callable[[], bool],
+    console: Console,
+    rate: Rate,
+    notice: StopNotice,
 ) -> None:
     printed: dict[int, int] = {}
     alive = True
     while alive:
         alive = running()
+        notice.look()
         print_warnings(methods, console)
         speed, left = rate.read()
         pace = f", {speed:,.0f} steps/s" if speed else ""

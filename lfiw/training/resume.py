@@ -169,7 +169,7 @@ def refuse_other_settings(training: Training) -> None:
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
     """All settings by dotted name, and the names of parts."""
-    chosen = {name: kind for name, kind, _ in parts(config)}
+    chosen = {name: kind for name, kind, *_ in parts(config)}
     return chosen | {name: value for name, _, value in walk(config)}
 
 

@@ -69,6 +69,7 @@ def train_side_by_side(trainers: Sequence[Trainer], num_workers: int, console: C
                 [entrant.progress for entrant in entrants],
                 lambda: any(thread.is_alive() for thread in threads),
                 console,
+                stop.is_set,
             )
         except BaseException:  # nobody can read it any more: save, as after a signal
             stop.set()

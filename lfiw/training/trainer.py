@@ -156,10 +156,14 @@ class Trainer:
         """Whole calls of updates; what is left over is due in the next phase."""
         # Compiling takes no turn: all teams do it at once.
         with self.turn if self.compiled else nullcontext():
+            if not self.compiled and self._updates_due() >= self.call_updates:
+                self.say("compiling")
             while not (stopping := should_stop()) and self._updates_due() >= self.call_updates:
                 position = self.position
                 self.team.learn(position.env_steps, position.updates)
-                self.compiled = True
+                if not self.compiled:
+                    self.compiled = True
+                    self.say("training")
                 self._move(position._replace(updates=position.updates + self.call_updates))
         if stopping:
             self.say("saving")

@@ -293,7 +293,7 @@ def test_the_old_names_of_settings_work() -> None:
 
 
 def test_lfiw_wraps_any_strategy_but_itself() -> None:
-    names = {name: kinds for name, _, kinds in parts(make_config("Hopper-v5").replay)}
+    names = {name: kinds for name, _, kinds, _ in parts(make_config("Hopper-v5").replay)}
     assert names == {"over": [name for name in REPLAYS if name != "lfiw"]}
     with pytest.raises(InputError, match=r"Unknown replay.over 'lfiw'"):
         make_config("Hopper-v5", **{"replay.over": "lfiw"})

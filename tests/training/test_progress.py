@@ -1,12 +1,17 @@
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
+from small import small
 
+from lfiw.learning.team import Team
 from lfiw.runs.layout import short_names
+from lfiw.training import train
 from lfiw.training.progress import Progress, live_table, return_text, show_progress
+from lfiw.training.trainer import Trainer
 from lfiw.wording import duration
 
 
@@ -129,6 +134,68 @@ def test_live_table_on_a_terminal() -> None:
     terminal = Console(file=out, force_terminal=True, width=150)
     show_progress(lambda: "Ant-v5", [progress], turns(1), terminal)
     assert "1,500 / 2,000" in out.getvalue()
+
+
+def test_live_table_fits_80_columns() -> None:
+    """With long names and large numbers, whatever goes wrong."""
+    methods = []
+    for name in ("HalfCheetah-v5/sac-lfiw", "HalfCheetah-v5/td3-uniform-learning_rate=0.0003"):
+        progress = Progress(name, total_env_steps=10_000_000, num_runs=64)
+        progress.env_steps, progress.updates, progress.state = 1_234_567, 1_229_567, "evaluating"
+        for seed in range(64):
+            row = {"kind": "eval", "seed": seed, "env_steps": 1_230_000}
+            progress.on_row({**row, "return_mean": -12_345.0 - 100 * seed})
+        methods.append(progress)
+    methods[0].faults, methods[0].stopped = 12, [3]
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(live_table("HalfCheetah-v5", methods, 12_345.0, 36_000.0, console.width))
+    text = console.export_text()
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    for words in ("1.235M / 10M", "-15,495 ± 1,847", "1.23M", "evaluating", "faults,", "10 h 00"):
+        assert words in text
+    wide = Console(width=120, record=True, file=io.StringIO())
+    wide.print(live_table("HalfCheetah-v5", methods, 12_345.0, 36_000.0, wide.width))
+    assert "updates" in wide.export_text() and "updates" not in text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_signal_is_answered_at_once_with_what_is_waited_for(terminal: bool) -> None:
+    """While a method compiles, say, and once only."""
+    methods = [training(state="compiling"), training(state="training"), training(state="done")]
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=150)
+    asked = turns(1)
+    running, stopping = turns(4), lambda: not asked()
+    show_progress(lambda: "Ant-v5", methods, running, console, stopping)
+    sentence = (
+        "Stopping: waiting for the compiler and the current call; a second Ctrl-C ends at once."
+    )
+    assert out.getvalue().count(sentence) == 1
+
+
+def test_methods_say_that_they_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the first call of updates alone, which takes long."""
+    states: list[str] = []
+    learn = Team.learn
+
+    def watched(team: Team, *arguments: Any) -> None:
+        states.append(trainers[0].entrants[0].progress.state)
+        learn(team, *arguments)
+
+    trainers: list[Trainer] = []
+    begin = Trainer.run
+
+    def run(trainer: Trainer, *arguments: Any) -> None:
+        trainers.append(trainer)
+        begin(trainer, *arguments)
+
+    monkeypatch.setattr(Team, "learn", watched)
+    monkeypatch.setattr(Trainer, "run", run)
+    settings = small("uniform", env_steps=250)
+    train("environments:make_point", "sac", "uniform", out=tmp_path, workers=0, **settings)
+    assert states == ["compiling", *["training"] * (len(states) - 1)]
+    assert len(states) > 1
 
 
 def test_troubles_are_shown() -> None:
