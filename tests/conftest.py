@@ -20,10 +20,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One cache of compiled programs for all processes of a session of tests, not the user's."""
+    """One cache of compiled programs and one key for all processes of a session of tests, not the
+    user's."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))  # with a key of the tests' own
         yield

@@ -16,6 +16,8 @@ GROUND = {
     "errors",
     "extras",
     "env_config",
+    "import_path",
+    "plain_files",
     "machine",
     "wording",
     "registry",

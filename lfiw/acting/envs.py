@@ -6,7 +6,6 @@ import importlib
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -15,6 +14,7 @@ from lfiw.acting.envpool import make_envpool_env
 from lfiw.acting.faults import SimulatorReset, describe
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
+from lfiw.import_path import look_in_current_folder
 from lfiw.wording import nearest
 
 
@@ -122,9 +122,7 @@ def _find_factory(env_id: str) -> Any:
     if module_name.partition(".")[0] in sys.stdlib_module_names:
         # A configuration that somebody else made could otherwise name os:system.
         raise InputError(f"Environment {env_id!r}: Python's own modules make no environments.")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
+    look_in_current_folder()
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -69,7 +69,8 @@ class ProcessWorker:
         threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
         environment = os.environ | dict.fromkeys(threads, "1")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "lfiw.acting.worker", str(theirs.fileno())],
+            # -P: modules are looked for where this process does, not in the current folder first.
+            [sys.executable, "-P", "-m", "lfiw.acting.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             # What environments print would tear the live table: `--workers 0` shows it.

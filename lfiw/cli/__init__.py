@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -141,8 +140,6 @@ def _described(text: str) -> Callable[[], None]:
 
 def run_command(command: Any) -> int:
     """The exit code; an expected failure is one sentence, never a traceback."""
-    # Where training has not begun, or has ended: as Ctrl-C. Training itself saves first.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Files and pipes have no width of their own: no table is cut short there. Names of
         # folders and environments are shown as they are, brackets too.

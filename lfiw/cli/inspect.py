@@ -19,6 +19,7 @@ from lfiw.cli.options import (
     Folder,
     Folders,
     ReplayName,
+    TrustEnv,
     split_names,
     unset,
 )
@@ -99,11 +100,12 @@ class Evaluate(Command):
     """Episode k is reset with the seed EPISODE_SEED + k."""
     json: Flag = False
     """Print JSON."""
+    trust_env: TrustEnv = False
 
     def run(self, console: Console) -> None:
         from lfiw.runs.evaluate import evaluate
 
-        rows = evaluate(self.folder, self.episodes, self.seed, self.episode_seed)
+        rows = evaluate(self.folder, self.episodes, self.seed, self.episode_seed, self.trust_env)
         if self.json:
             print(json.dumps(rows, indent=2))
             return
@@ -179,9 +181,12 @@ class Record(Command):
     """The seed of the episode's reset."""
     out: Path = Path("episode.mp4")
     """The video: .mp4 or .gif."""
+    trust_env: TrustEnv = False
 
     def run(self, console: Console) -> None:
         from lfiw.runs.record import record
 
-        path, total_reward, length = record(self.folder, self.out, self.seed, self.episode_seed)
+        path, total_reward, length = record(
+            self.folder, self.out, self.seed, self.episode_seed, self.trust_env
+        )
         console.print(f"{path}: return {total_reward:,.1f} in {length} steps", soft_wrap=True)

@@ -40,6 +40,13 @@ Assignments = Annotated[
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")]
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, unset("FOLDER...")]
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+TRUST_ENV = (
+    "Make the environment that a folder names although somebody else may have made the folder: "
+    "this can run any code."
+)
+TrustEnv = Annotated[
+    bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help=TRUST_ENV, help_behavior_hint="")
+]
 
 
 @dataclass(kw_only=True)

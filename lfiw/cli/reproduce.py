@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from lfiw.cli.options import Flag, OnCluster, parse_seeds, split_names, unset
+from lfiw.cli.options import Flag, OnCluster, TrustEnv, parse_seeds, split_names, unset
 from lfiw.errors import InputError
 
 
@@ -34,6 +34,7 @@ class Reproduce(OnCluster):
     """Exactly these seeds, separated by commas."""
     runs: Annotated[tuple[Path, ...], unset("FOLDER...")] = ()
     """Train nothing; analyse these finished method folders, or folders that hold some."""
+    trust_env: TrustEnv = False
 
     def run(self, console: Console) -> None:
         if self.list:
@@ -61,7 +62,7 @@ class Reproduce(OnCluster):
             console=Console(stderr=True, quiet=self.quiet),
         )
         files = (
-            reproduction.analyse_elsewhere(self.name, self.runs)
+            reproduction.analyse_elsewhere(self.name, self.runs, self.trust_env)
             if self.runs
             else reproduction.run(self.name, selection)
         )

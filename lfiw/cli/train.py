@@ -19,6 +19,7 @@ from lfiw.cli.options import (
     Folders,
     OnCluster,
     OnMachine,
+    TrustEnv,
     apply_settings,
     apply_sweeps,
     parse_seeds,
@@ -187,6 +188,7 @@ class Resume(OnMachine):
     """Add these seeds to every run, separated by commas; those that it has just go on."""
     allow_inexact: Flag = False
     """Go on although versions, hardware or settings differ."""
+    trust_env: TrustEnv = False
 
     def run(self, console: Console) -> None:
         from lfiw.settings import parse
@@ -199,6 +201,7 @@ class Resume(OnMachine):
             env_steps=None if self.env_steps is None else parse("--env-steps", self.env_steps, int),
             seeds=parse_seeds(self.seeds) if self.seeds is not None else (),
             allow_inexact=self.allow_inexact,
+            trust_env=self.trust_env,
             workers=self.workers,
             devices=self.devices,
             quiet=self.quiet,

@@ -18,6 +18,7 @@ from lfiw.errors import InputError
 from lfiw.extras import install_command
 from lfiw.machine import usable_cores
 from lfiw.runs.lock import LOCK, locked
+from lfiw.runs.trust import signed
 from lfiw.wording import size_text
 
 LOCAL = "local"
@@ -162,7 +163,8 @@ def submit(
         max_calls=1,  # a process of its own, with a jax of its own
         max_retries=0,  # who submits decides, and sees whether the method gets further
     )(train_method)
-    return task.remote(str(folder), config, share, workers, sys.argv)
+    # Signed here, where it was typed: nodes have keys of their own.
+    return task.remote(str(folder), config, share, workers, sys.argv, signed(config["env"]))
 
 
 def train_method(
@@ -171,6 +173,7 @@ def train_method(
     share: Share,
     workers: int | None,
     command: Sequence[str],
+    signature: Mapping[str, str],
 ) -> None:
     """The task: begin a method folder or go on with it, on this node, within the share."""
     sys.argv = list(command)  # which a method folder records
@@ -188,10 +191,11 @@ def train_method(
     devices = "gpu" if share.gpus else f"cpu:{cpus}"
     place = Path(folder)
     wait_until_free(place)
+    typed = config_from_json(config)
     if is_begun(place):
-        resume_all([place], workers=workers, devices=devices)
+        resume_all([place], trust_env=typed.env, workers=workers, devices=devices)
     else:
-        job = Job(config_from_json(config), place)
+        job = Job(typed, place, signature=signature)
         run_jobs([job], workers, devices, Console(stderr=True))
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.cluster.ray import Share, lock_time, submit
+from lfiw.errors import Damaged
+from lfiw.plain_files import open_plain
 from lfiw.runs.checkpoint import list_checkpoints
 from lfiw.runs.read import LOG
 from lfiw.runs.recovery import is_finished
@@ -16,6 +18,7 @@ from lfiw.settings import to_json
 from lfiw.training.folder import Training
 from lfiw.training.progress import Progress
 
+MAX_LOOK_BYTES = 2**26  # of new rows at once
 WAITING, TRAINING, DONE, FAILED = "waiting", "training", "done", "failed"
 
 
@@ -72,13 +75,13 @@ class LogReader:
 
     def read(self) -> None:
         try:
-            with self.path.open("rb") as file:
+            with open_plain(self.path) as file:
                 if os.fstat(file.fileno()).st_size < self.position:  # a resumed run has cut it
                     self.position = self.progress.faults = 0
                     self.progress.stopped = []
                 file.seek(self.position)
-                whole, newline, _ = file.read().rpartition(b"\n")
-        except OSError:
+                whole, newline, _ = file.read(MAX_LOOK_BYTES).rpartition(b"\n")
+        except (OSError, Damaged):
             return
         self.position += len(whole) + len(newline)
         for line in whole.splitlines():

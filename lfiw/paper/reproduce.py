@@ -22,6 +22,7 @@ from lfiw.runs.config_file import read_config
 from lfiw.runs.layout import find_folders
 from lfiw.runs.read import is_begun
 from lfiw.runs.recovery import is_finished
+from lfiw.runs.trust import trusted_config
 from lfiw.settings import pick
 from lfiw.training.folder import Training
 from lfiw.training.jobs import Job
@@ -136,13 +137,15 @@ class Reproduction:
             files += self.analyse(name, planned)
         return files
 
-    def analyse_elsewhere(self, name: str, folders: Sequence[Path]) -> list[Path]:
+    def analyse_elsewhere(
+        self, name: str, folders: Sequence[Path], trust_env: bool = False
+    ) -> list[Path]:
         """The files of one experiment from runs that were trained before, by whatever command."""
         pick(name, EXPERIMENTS, "experiment")
         if not EXPERIMENTS[name].cells:
             raise InputError(f"{name} trains nothing: there are no runs to analyse.")
         trainings = [
-            Training(folder, config_from_json(read_config(folder)["config"]))
+            Training(folder, config_from_json(trusted_config(folder, trust_env)["config"]))
             for folder in find_folders(folders)
         ]
         return self.analyse(name, trainings)
@@ -182,7 +185,13 @@ class Reproduction:
         for group in workload.rounds:
             with ExitStack() as locks:
                 jobs = [
-                    take_up(training.folder, here, locks, self.console)
+                    take_up(
+                        training.folder,
+                        here,
+                        locks,
+                        self.console,
+                        trust_env=training.config.env,  # which `refuse_other_settings` compared
+                    )
                     if is_begun(training.folder)
                     else Job(training.config, training.folder)
                     for training in group

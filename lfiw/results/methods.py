@@ -7,6 +7,7 @@ A store's folder holds one task: `curves.csv`, a row per method, seed and evalua
 from __future__ import annotations
 
 import csv
+import io
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from lfiw.errors import InputError, NothingYet
+from lfiw.errors import Damaged, InputError, NothingYet
+from lfiw.plain_files import open_plain
 from lfiw.results.catalogue import ENV_STEPS, STRATEGIES, family_of
 from lfiw.results.curves import Curves, column, make_curves
 from lfiw.runs.config_file import read_config_file
+from lfiw.runs.files import short_int
 from lfiw.runs.layout import CONFIG, folders_below, parts_of
 from lfiw.runs.metrics import DIAGNOSTICS
 from lfiw.runs.read import read_metrics, stopped_seeds
@@ -27,6 +30,7 @@ from lfiw.runs.rows import Row
 from lfiw.wording import nearest, one_line
 
 CURVES_FILE = "curves.csv"
+MAX_TABLE_BYTES = 2**28  # 1.5 million evaluations
 DIAGNOSTIC_COLUMNS = tuple(column for metric in DIAGNOSTICS for column in metric.columns)
 
 
@@ -227,13 +231,20 @@ def diagnostics_of(row: Row) -> Row:
 
 def stored_rows(path: Path) -> list[dict[str, str]]:
     """The rows of a store's table, as text that can be read as numbers."""
+    rows = []
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            rows = list(csv.DictReader(lines))
-        for row in rows:
-            _numbers(row)
+        with (
+            open_plain(path, MAX_TABLE_BYTES) as file,
+            io.TextIOWrapper(file, encoding="utf-8", newline="") as lines,
+        ):
+            for row in csv.DictReader(lines):
+                _numbers(row)
+                rows.append(row)
+    except Damaged as error:
+        raise InputError(str(error)) from None
     except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise InputError(f"{path} is not a table of evaluations: {error!r}.") from None
+        reason = one_line(repr(error), longest=200)
+        raise InputError(f"{path} is not a table of evaluations: {reason}.") from None
     return rows
 
 
@@ -250,7 +261,7 @@ def _read_store(path: Path) -> Iterator[Method]:
 
 def _numbers(row: dict[str, str]) -> Row:
     """The columns that are read, as numbers but for the name; an empty one is absent."""
-    values: Row = {name: int(row[name]) for name in ("seed", "env_steps")}
+    values: Row = {name: short_int(row[name]) for name in ("seed", "env_steps")}
     values["method"] = row["method"]
     for name in ("return_mean", *DIAGNOSTIC_COLUMNS):
         if row.get(name):

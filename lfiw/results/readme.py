@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lfiw.errors import InputError
+from lfiw.errors import Damaged, InputError
+from lfiw.plain_files import read_plain
 from lfiw.results.catalogue import (
     ENV_STEPS,
     MEASURES,
@@ -24,6 +25,7 @@ from lfiw.results.table import NOT_RUN, Table
 from lfiw.runs.files import write_whole
 from lfiw.wording import count, duration, spread
 
+MAX_PAGE_BYTES = 2**24
 BEGIN = "<!-- The tables below are rebuilt by `lfiw results add`. -->"
 END = "<!-- End of the tables. -->"
 
@@ -123,10 +125,17 @@ def tables(methods: Sequence[Method]) -> str:
     )
 
 
+def read_page(path: Path) -> str:
+    try:
+        return read_plain(path, MAX_PAGE_BYTES).decode()
+    except (Damaged, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+
+
 def rebuild_page(store: Path) -> Path:
     """Write the tables between their marks; the rest of the page is the author's."""
     path = store / "README.md"
-    page = path.read_text(encoding="utf-8") if path.is_file() else "# Results\n"
+    page = read_page(path) if path.exists() else "# Results\n"
     if BEGIN not in page:
         page = f"{page.rstrip()}\n\n{BEGIN}\n{END}\n"
     before, _, rest = page.partition(BEGIN)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -21,13 +22,13 @@ import numpy as np
 from safetensors.numpy import save
 
 from lfiw.errors import Damaged, RunError
+from lfiw.plain_files import hash_of_start, open_plain, read_plain
 from lfiw.runs.files import (
     MAX_ARRAYS_BYTES,
     MAX_JSON_BYTES,
     json_hash,
     parse_arrays,
     read_json,
-    read_plain,
     sync,
     write_synced,
 )
@@ -137,7 +138,7 @@ def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    manifest = read_json(path / MANIFEST)
+    manifest = read_json(path / MANIFEST, parse_int=int)  # a generator's state has 39 digits
     right = manifest.get("sha256") == json_hash(manifest) and manifest.get("format") == FORMAT
     # A changed space, or 1E-5 for 1e-5, would leave the content as it was.
     if not right or read_plain(path / MANIFEST, MAX_JSON_BYTES) != manifest_bytes(manifest):
@@ -154,14 +155,19 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_verified(path: Path, expected: Mapping[str, Any]) -> bytes:
-    """A file of a checkpoint, as its manifest describes it."""
-    content = read_plain(path, expected["size"])
-    if len(content) != expected["size"]:
-        raise Damaged(f"{path} has {len(content)} bytes, not {expected['size']}.")
-    if hashlib.sha256(content).hexdigest() != expected.get("sha256"):
+def check_file(path: Path, expected: Mapping[str, Any]) -> None:
+    """A file as a manifest describes it, or Damaged; it is read in parts."""
+    with open_plain(path) as file:
+        size = os.fstat(file.fileno()).st_size
+    if size != expected["size"]:
+        raise Damaged(f"{path} has {size} bytes, not {expected['size']}.")
+    if hash_of_start(path, size) != expected.get("sha256"):
         raise Damaged(f"{path} is damaged: its hash does not match.")
-    return content
+
+
+def read_verified(path: Path, expected: Mapping[str, Any]) -> bytes:
+    check_file(path, expected)
+    return read_plain(path, expected["size"])
 
 
 def load_checkpoint(path: Path) -> Checkpoint:

@@ -12,7 +12,8 @@ from typing import Any
 
 from lfiw.errors import Damaged, InputError
 from lfiw.older import modern
-from lfiw.runs.files import MAX_JSON_BYTES, json_bytes, json_hash, read_json, read_plain, write_json
+from lfiw.plain_files import read_plain
+from lfiw.runs.files import MAX_JSON_BYTES, json_bytes, json_hash, read_json, write_json
 from lfiw.runs.layout import CONFIG, parts_of
 
 Types = dict[str, type | tuple[type, ...]]  # of entries that are there and not null

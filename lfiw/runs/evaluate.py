@@ -9,9 +9,10 @@ from lfiw.acting.evaluator import Evaluator
 from lfiw.errors import InputError, RunError
 from lfiw.machine import usable_cores
 from lfiw.runs.layout import folder_of
-from lfiw.runs.policies import check_episode_seed, check_fits, env_of, load_policy
+from lfiw.runs.policies import check_episode_seed, check_fits, load_policy
 from lfiw.runs.read import live_seeds
 from lfiw.runs.rows import Row, summed_up
+from lfiw.runs.trust import env_of
 from lfiw.settings import conform
 
 
@@ -20,13 +21,14 @@ def evaluate(
     episodes: int = 10,
     seed: int | None = None,
     episode_seed: int = 0,
+    trust_env: bool = False,
 ) -> list[Row]:
     """Deterministic episodes of trained policies, each in a process that makes the environment.
 
     `folder` is a method folder, or what `lfiw.train` returned. `seed` chooses the policy of one
     training seed; without it every seed's that was not given up is evaluated. Episode k is reset
     with `episode_seed` + k. Each row has `seed`, `return_mean`, `return_std`, `length_mean` and
-    `episodes`.
+    `episodes`. `trust_env` makes the environment of a folder that somebody else may have made.
 
     >>> lfiw.evaluate(training, episodes=20)[0]["return_mean"]
     """
@@ -37,7 +39,7 @@ def evaluate(
     if episodes < 1:
         raise InputError(f"episodes must be at least 1, not {episodes}.")
     check_episode_seed(episode_seed)
-    config = env_of(folder)
+    config = env_of(folder, trust_env)
     seeds = live_seeds(folder) if seed is None else [seed]
     if not seeds:
         raise InputError(f"All seeds of {folder} were stopped for numbers that were not finite.")

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,13 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from lfiw.errors import Damaged, InputError
+from lfiw.import_path import MAX_JSON_BYTES as MAX_JSON_BYTES
+from lfiw.plain_files import read_plain
 
-MAX_JSON_BYTES = 16 * 2**20
+MAX_INT_DIGITS = 19  # of a number in JSON, but for a generator's state
 MAX_HEADER_BYTES = 2**20  # of a safetensors file; ours have some hundred names at most
-MAX_ARRAYS_BYTES = 2**30
+MAX_ARRAYS_BYTES = 2**30  # of a checkpoint's file
+MAX_NETWORKS_BYTES = 2**28  # of a policy or a snapshot; layers of 256 make less than 2 MB
 NO_HASH = "0" * 64  # stands where a file's own hash goes while it is computed
 
 
@@ -69,16 +72,6 @@ def make_parent(path: Path) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror}.") from None
 
 
-def read_plain(path: Path, largest: int) -> bytes:
-    """The bytes of a plain file of at most `largest`; links and the like are refused."""
-    if path.is_symlink() or not path.is_file():
-        raise Damaged(f"{path} is missing or not a plain file.")
-    size = path.stat().st_size
-    if size > largest:
-        raise Damaged(f"{path} has {size} bytes, more than the {largest} that it may have.")
-    return path.read_bytes()
-
-
 def refuse_links(folder: Path) -> None:
     """What is written must stay in the folder, so nothing in it may lead elsewhere."""
     for parent, folders, files in os.walk(folder):
@@ -97,15 +90,22 @@ def json_hash(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, parse_int: Callable[[str], int] | None = None) -> dict[str, Any]:
     """An object of JSON; its hash, where it has one, is not compared here."""
     try:
-        value = json.loads(read_plain(path, MAX_JSON_BYTES))
+        value = json.loads(read_plain(path, MAX_JSON_BYTES), parse_int=parse_int or short_int)
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{path} is damaged: {str(error).splitlines()[0]}") from None
     if not isinstance(value, dict):
         raise Damaged(f"{path} is damaged: it holds no object.")
     return value
+
+
+def short_int(text: str) -> int:
+    """A number that fits into what arrays hold."""
+    if len(text) > MAX_INT_DIGITS:
+        raise ValueError(f"a number has {len(text)} digits.")
+    return int(text)
 
 
 def arrays_to_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -122,7 +122,7 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 def read_arrays(path: Path, hash_required: bool = False) -> dict[str, np.ndarray]:
     """The arrays of a file with or, unless one is required, without a hash of its own."""
-    content = read_plain(path, MAX_ARRAYS_BYTES)
+    content = read_plain(path, MAX_NETWORKS_BYTES)
     arrays = parse_arrays(path, content)
     size = 8 + int.from_bytes(content[:8], "little")
     metadata = json.loads(content[8:size]).get("__metadata__", {})

@@ -9,8 +9,8 @@ from os import PathLike
 from pathlib import Path
 
 from lfiw.errors import InputError
+from lfiw.import_path import CONFIG as CONFIG  # where all else of a folder's layout is
 
-CONFIG = "config.json"
 ADDED = "added"  # below a method folder: the method folders of seeds that joined later
 SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)  # of training, when all networks are kept
 

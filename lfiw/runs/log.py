@@ -7,17 +7,30 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from lfiw.errors import Damaged
 from lfiw.runs.files import write_whole
-from lfiw.runs.read import LOG, read_metrics
+from lfiw.runs.read import LOG, log_lines, read_metrics
 from lfiw.runs.rows import Row, parse_row, rounded
 from lfiw.runs.tensorboard import Boards
 
 Later = tuple[Future[Any], Callable[[Any], Row]]  # a result to come, and how to write it
+
+
+def rows_up_to(path: Path, size: int) -> Iterator[bytes]:
+    """The lines within the first bytes of a log that are rows, as far as it can be read."""
+    with suppress(Damaged):
+        for line in log_lines(path):
+            part, size = line[:size], size - len(line)
+            if parse_row(part):
+                yield part
+            if size <= 0:
+                return
 
 
 class RunLog:
@@ -39,11 +52,9 @@ class RunLog:
         self._on_row = on_row
         path = folder / LOG
         path.touch()
-        before = path.read_bytes()
         # Of a log that was damaged, what is no row goes: the next one must begin a line.
-        lines = before[:resume_at].splitlines(keepends=True)
-        kept = b"".join(line for line in lines if parse_row(line))
-        if kept != before:
+        kept = b"".join(rows_up_to(path, resume_at))
+        if len(kept) != path.stat().st_size:
             write_whole(path, kept)
         self._hash = hashlib.sha256(kept)
         self._file = path.open("a", encoding="utf-8")

@@ -9,12 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from lfiw.acting.policy import NumpyPolicy, Policy
-from lfiw.env_config import EnvConfig
 from lfiw.errors import Damaged, InputError
-from lfiw.runs.config_file import read_config
 from lfiw.runs.files import read_arrays, save_arrays
 from lfiw.runs.layout import parts_of, policy_file
-from lfiw.settings import from_json
 from lfiw.types import EnvSpec
 
 
@@ -70,12 +67,6 @@ def check_policy(arrays: Mapping[str, np.ndarray]) -> None:
     for name in ("action_low", "action_high"):
         if arrays[name].shape != expected:
             raise ValueError(f"{name} has the shape {arrays[name].shape}")
-
-
-def env_of(folder: str | Path) -> EnvConfig:
-    """The environment that the policies of a method folder were trained in."""
-    config: EnvConfig = from_json(EnvConfig, read_config(folder)["config"]["env"])
-    return config
 
 
 def check_fits(policy: Policy, folder: str | Path, env_id: str, spec: EnvSpec) -> None:

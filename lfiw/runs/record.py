@@ -16,7 +16,8 @@ from lfiw.errors import InputError, RunError
 from lfiw.extras import install_command
 from lfiw.runs.files import make_parent
 from lfiw.runs.layout import folder_of
-from lfiw.runs.policies import check_episode_seed, check_fits, env_of, load_policy
+from lfiw.runs.policies import check_episode_seed, check_fits, load_policy
+from lfiw.runs.trust import env_of
 from lfiw.settings import conform
 from lfiw.wording import one_line
 
@@ -36,11 +37,13 @@ def record(
     out: str | PathLike[str] = "episode.mp4",
     seed: int = 0,
     episode_seed: int = 0,
+    trust_env: bool = False,
 ) -> Recording:
     """One deterministic episode as a video, without a screen.
 
     `folder` is a method folder, or what `lfiw.train` returned; the policy of its training seed
     `seed` acts. The name of the video, `out`, ends in .mp4 or .gif.
+    `trust_env` makes the environment of a folder that somebody else may have made.
 
     >>> lfiw.record(training, "episode.mp4", seed=1).total_reward
     """
@@ -59,7 +62,7 @@ def record(
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
         raise InputError(f"Recording needs more: {install_command('video')}") from None
-    config = env_of(folder)
+    config = env_of(folder, trust_env)
     env = make_env(config, render_mode="rgb_array")
     frames: list[Any] = []
     total_reward, ended = 0.0, False

@@ -13,13 +13,13 @@ from lfiw.errors import Damaged, InputError
 from lfiw.runs.checkpoint import (
     MANIFEST,
     Checkpoint,
+    check_file,
     list_checkpoints,
     load_checkpoint,
     position_of,
     read_manifest,
-    read_verified,
 )
-from lfiw.runs.read import LOG
+from lfiw.runs.read import LOG, log_lines
 from lfiw.runs.rows import parse_row
 from lfiw.runs.segments import SEGMENT_ROWS, needed_segments
 from lfiw.wording import option
@@ -94,14 +94,13 @@ def damages(folder: Path, path: Path, capacity: int, any_log: bool = False) -> I
         yield str(error)
         return
     checks: list[Callable[[], object]] = [
-        partial(read_verified, path / name, expected)
-        for name, expected in manifest["files"].items()
+        partial(check_file, path / name, expected) for name, expected in manifest["files"].items()
     ]
     if not any_log:
         checks.append(partial(check_log, folder / LOG, facts))
     for seed, rows in facts["segments"].items():
         inside = folder / "ring" / f"seed-{seed}"
-        checks += [segment.read for segment in needed_segments(inside, rows, capacity)]
+        checks += [segment.check for segment in needed_segments(inside, rows, capacity)]
     for check in checks:
         try:
             check()
@@ -148,11 +147,18 @@ def check_log(path: Path, facts: Mapping[str, Any]) -> None:
     size = facts["log_bytes"]
     if size == 0:
         return
-    if path.is_symlink() or not path.is_file() or path.stat().st_size < size:
-        raise Damaged(f"{path} is missing, too short or not a plain file.")
-    with path.open("rb") as file:
-        content = file.read(size)
-    if hashlib.sha256(content).hexdigest() != facts["log_sha256"]:
+    actual, left = hashlib.sha256(), size
+    rows = True
+    for line in log_lines(path):
+        if left <= 0:
+            break
+        part = line[:left]
+        actual.update(part)
+        rows = rows and parse_row(part) is not None
+        left -= len(part)
+    if left > 0:
+        raise Damaged(f"{path} is too short.")
+    if actual.hexdigest() != facts["log_sha256"]:
         raise Damaged(f"{path} is damaged: its hash does not match.")
-    if not all(map(parse_row, content.splitlines())):
+    if not rows:
         raise Damaged(f"{path} has lines that are no rows of a log.")

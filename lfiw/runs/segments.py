@@ -15,9 +15,11 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from lfiw.errors import Damaged
+from lfiw.plain_files import hash_of_start, open_plain
 from lfiw.runs.files import sync
 
 SEGMENT_ROWS = 50_000
+MAX_SEGMENT_BYTES = 2**32  # rows of 21,000 numbers
 
 
 def segment_path(folder: Path, index: int) -> Path:
@@ -31,17 +33,19 @@ class Segment(NamedTuple):
     size: int
     sha256: str
 
+    def check(self) -> None:
+        """In parts: a segment takes no memory before it is known to be whole."""
+        if self.size > MAX_SEGMENT_BYTES:
+            raise Damaged(f"{self.path} cannot have {self.size} bytes.")
+        if self.size and hash_of_start(self.path, self.size) != self.sha256:
+            raise Damaged(f"{self.path} is damaged: its hash does not match.")
+
     def read(self) -> bytes:
+        self.check()
         if self.size == 0:
             return b""
-        path = self.path
-        if path.is_symlink() or not path.is_file() or path.stat().st_size < self.size:
-            raise Damaged(f"{path} is missing, too short or not a plain file.")
-        with path.open("rb") as file:
-            content = file.read(self.size)
-        if hashlib.sha256(content).hexdigest() != self.sha256:
-            raise Damaged(f"{path} is damaged: its hash does not match.")
-        return content
+        with open_plain(self.path) as file:
+            return file.read(self.size)
 
 
 def needed_segments(folder: Path, facts: Mapping[str, Any], capacity: int) -> list[Segment]:

@@ -22,6 +22,7 @@ from lfiw.runs.lock import LOCK, locked
 from lfiw.runs.read import read_evaluations
 from lfiw.runs.recovery import start_facts
 from lfiw.runs.rows import Row
+from lfiw.runs.trust import is_own, signed
 from lfiw.settings import conformed, to_json
 from lfiw.training.jobs import Job
 from lfiw.wording import command, option_name, size_text
@@ -103,6 +104,7 @@ def begin_folder(job: Job, circumstances: Mapping[str, Any], locks: ExitStack) -
             "command": sys.argv,
             "commit": source_commit(),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            **(job.signature or signed(to_json(config.env))),
         }
         write_config(folder, content)
     except OSError as error:
@@ -114,6 +116,9 @@ def take_up_folder(job: Job) -> None:
     """Make the folder ready to go on from the job's checkpoint."""
     if job.checkpoint is not None:
         remove_newer(job.checkpoint.path)
-    content = read_config(job.folder)
-    if content["config"] != (config := to_json(job.config)):
-        write_config(job.folder, {**content, "config": config})
+    content, config = read_config(job.folder), to_json(job.config)
+    signature = job.signature
+    if is_own(content) and config["env"] != content["config"]["env"]:  # an older version wrote it
+        signature = signed(config["env"])
+    if content != (updated := {**content, "config": config, **signature}):
+        write_config(job.folder, updated)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jax
@@ -28,6 +28,8 @@ class Job:
     checkpoint: Checkpoint | None = None
     resumed: bool = False
     allow_inexact: bool = False
+    # The entry of config.json by which its user is known; none: of who begins it, or as it is.
+    signature: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from lfiw.runs.layout import (
 )
 from lfiw.runs.lock import locked
 from lfiw.runs.recovery import is_last, newest_good
+from lfiw.runs.trust import Trust, late_signature, trusted_config
 from lfiw.settings import conform, parts, to_json, walk
 from lfiw.training.devices import choose_devices, hardware, prepare_jax
 from lfiw.training.folder import Training
@@ -46,6 +47,7 @@ def resume(
     env_steps: int | None = None,
     seeds: Sequence[int] = (),
     allow_inexact: bool = False,
+    trust_env: Trust = False,
     workers: int | None = None,
     devices: str | None = None,
     quiet: bool = False,
@@ -55,7 +57,8 @@ def resume(
 
     `folder` is a method folder, or what `lfiw.train` returned. `env_steps` extends its runs, and
     `seeds` that it does not have yet are added. `allow_inexact` goes on although versions, hardware
-    or settings differ.
+    or settings differ, and `trust_env` makes the environment of a folder that somebody else may
+    have made.
 
     >>> training = lfiw.resume("runs/Pendulum-v1/sac-lfiw", env_steps=40_000)
     """
@@ -66,9 +69,8 @@ def resume(
             f"with all (lfiw.resume_all)."
         )
     where: dict[str, Any] = {"workers": workers, "devices": devices, "quiet": quiet}
-    return resume_all(
-        found, env_steps=env_steps, seeds=seeds, allow_inexact=allow_inexact, **where
-    )[0]
+    allowed: dict[str, Any] = {"allow_inexact": allow_inexact, "trust_env": trust_env}
+    return resume_all(found, env_steps=env_steps, seeds=seeds, **allowed, **where)[0]
 
 
 def resume_all(
@@ -77,6 +79,7 @@ def resume_all(
     env_steps: int | None = None,
     seeds: Sequence[int] = (),
     allow_inexact: bool = False,
+    trust_env: Trust = False,
     workers: int | None = None,
     devices: str | None = None,
     quiet: bool = False,
@@ -95,7 +98,7 @@ def resume_all(
         for folder in folders:
             refuse_links(folder)
             jobs += [
-                take_up(part, here, locks, console, env_steps, allow_inexact)
+                take_up(part, here, locks, console, env_steps, allow_inexact, trust_env)
                 for part in parts_of(folder)
             ]
             config = next(job.config for job in jobs if job.folder == folder)
@@ -121,10 +124,11 @@ def take_up(
     console: Console,
     env_steps: int | None = None,
     allow_inexact: bool = False,
+    trust_env: Trust = False,
 ) -> Job:
     """The job of going on with one folder, which stays locked as long as `locks` is open."""
     locks.enter_context(locked(folder))
-    content = read_config(folder)
+    content = trusted_config(folder, trust_env)
     stored = config_from_json(content["config"])
     check(stored)
     team = team_of(folder, content)
@@ -141,7 +145,14 @@ def take_up(
     check(config)
     if checkpoint is not None and checkpoint.facts["env_steps"] > config.env_steps:
         raise InputError(f"{folder} has already made {checkpoint.facts['env_steps']} steps.")
-    return Job(config, folder, checkpoint, resumed=True, allow_inexact=allow_inexact)
+    return Job(
+        config,
+        folder,
+        checkpoint,
+        resumed=True,
+        allow_inexact=allow_inexact,
+        signature=late_signature(content, trust_env),
+    )
 
 
 def team_of(folder: Path, content: dict[str, Any]) -> list[Path]:

@@ -14,6 +14,8 @@ from lfiw.learning.config import warnings
 from lfiw.learning.learner import state_bytes
 from lfiw.machine import usable_cores
 from lfiw.runs.layout import short_names
+from lfiw.runs.trust import keyless_note
+from lfiw.settings import to_json
 from lfiw.training.devices import (
     check_memory,
     choose_devices,
@@ -45,8 +47,10 @@ def run_jobs(
     say(check_memory(needed, chosen))
     # The newest rows and the two checkpoints that are kept take as much as the state does.
     check_disk(needed, [job.folder for job in jobs])
-    for warning in dict.fromkeys(text for job in jobs for text in warnings(job.config)):
-        say(f"Note: {warning}")
+    notes = [text for job in jobs for text in warnings(job.config)]
+    notes += [keyless_note(to_json(job.config.env)) for job in jobs]
+    for note in filter(None, dict.fromkeys(notes)):
+        say(f"Note: {note}")
     names = short_names([job.folder for job in jobs])
     entrants = {
         job.folder: Entrant(

@@ -371,9 +371,9 @@ def test_configuration_cannot_name_python_itself(run: Path, tmp_path: Path, env_
     content["config"]["env"]["max_episode_steps"] = None
     write_config(run, content)
     with pytest.raises(InputError, match="Python's own modules"):
-        evaluate(run)
+        evaluate(run, trust_env=True)
     with pytest.raises(InputError):
-        resume_all([run], env_steps=150, allow_inexact=True, quiet=True)
+        resume_all([run], env_steps=150, allow_inexact=True, trust_env=True, quiet=True)
     assert not (tmp_path / "witness").exists()
 
 

@@ -10,13 +10,13 @@ from safetensors.numpy import load_file
 from lfiw.errors import InputError
 from lfiw.results.curves import read_curves
 from lfiw.runs.config_file import read_config
-from lfiw.runs.evaluate import env_of
 from lfiw.runs.files import save_arrays, write_json
 from lfiw.runs.layout import find_folders, method_folder, safe_name
 from lfiw.runs.log import RunLog
 from lfiw.runs.policies import save_policies
 from lfiw.runs.read import read_metrics
 from lfiw.runs.rows import Row, rounded
+from lfiw.runs.trust import env_of
 
 
 def train_row(env_steps: int, **values: Any) -> Row:
