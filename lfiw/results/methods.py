@@ -7,7 +7,6 @@ A store's folder holds one task: `curves.csv`, a row per method, seed and evalua
 from __future__ import annotations
 
 import csv
-import io
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lfiw.errors import Damaged, InputError, NothingYet
-from lfiw.plain_files import open_plain
+from lfiw.plain_files import read_lines
 from lfiw.results.catalogue import ENV_STEPS, STRATEGIES, family_of
 from lfiw.results.curves import Curves, column, make_curves
 from lfiw.runs.config_file import read_config_file
@@ -31,6 +30,7 @@ from lfiw.wording import nearest, one_line
 
 CURVES_FILE = "curves.csv"
 MAX_TABLE_BYTES = 2**28  # 1.5 million evaluations
+MAX_LINE_BYTES = 2**16
 DIAGNOSTIC_COLUMNS = tuple(column for metric in DIAGNOSTICS for column in metric.columns)
 
 
@@ -233,16 +233,11 @@ def stored_rows(path: Path) -> list[dict[str, str]]:
     """The rows of a store's table, as text that can be read as numbers."""
     rows = []
     try:
-        with (
-            open_plain(path, MAX_TABLE_BYTES) as file,
-            io.TextIOWrapper(file, encoding="utf-8", newline="") as lines,
-        ):
-            for row in csv.DictReader(lines):
-                _numbers(row)
-                rows.append(row)
-    except Damaged as error:
-        raise InputError(str(error)) from None
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        lines = read_lines(path, MAX_TABLE_BYTES, MAX_LINE_BYTES)
+        for row in csv.DictReader(line.decode() for line in lines):
+            _numbers(row)
+            rows.append(row)
+    except (Damaged, KeyError, TypeError, ValueError, csv.Error) as error:
         reason = one_line(repr(error), longest=200)
         raise InputError(f"{path} is not a table of evaluations: {reason}.") from None
     return rows

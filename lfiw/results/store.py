@@ -60,7 +60,7 @@ def add_runs(
         folder = store / safe_name(task_name(record["config"]["env"]))
         path = folder / f"{method}.json"
         stored = folder / CURVES_FILE
-        table = tables.setdefault(folder, stored_rows(stored) if stored.is_file() else [])
+        table = tables.setdefault(folder, stored_rows(stored) if stored.exists() else [])
         seeds = {str(row["seed"]) for row in rows}
         for seed in sorted(seeds):
             if (other := brought.setdefault((path, seed), source)) is not source:
@@ -68,7 +68,7 @@ def add_runs(
                     f"{other} and {source} both have seed {seed} of {method}; name only one of "
                     "them, or train with a --label."
                 )
-        known = records.get(path) or (read_config_file(path) if path.is_file() else None)
+        known = records.get(path) or (read_config_file(path) if path.exists() else None)
         kept = {row["seed"] for row in table if row["method"] == method} - seeds
         records[path] = merge_records(path, known, record, {int(seed) for seed in kept})
         tables[folder] = [
