@@ -96,8 +96,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             command = parse_command(given)
         except InputError as error:
             sys.exit(explain(error))
-        except KeyboardInterrupt:
-            sys.exit(INTERRUPTED)
         sys.exit(run_command(command))
 
 

@@ -39,11 +39,11 @@ def evaluate(
     if episodes < 1:
         raise InputError(f"episodes must be at least 1, not {episodes}.")
     check_episode_seed(episode_seed)
-    config = env_of(folder, trust_env)
     seeds = live_seeds(folder) if seed is None else [seed]
     if not seeds:
         raise InputError(f"All seeds of {folder} were stopped for numbers that were not finite.")
     policies = [load_policy(folder, chosen) for chosen in seeds]
+    config = env_of(folder, trust_env)
     spec, _ = probe(config)
     for policy in policies:
         check_fits(policy, folder, config.id, spec)

@@ -21,7 +21,7 @@ from lfiw.errors import InputError
 from lfiw.runs.config_file import read_config
 from lfiw.runs.key import is_signed, signature
 from lfiw.settings import from_json, to_json
-from lfiw.wording import one_line
+from lfiw.wording import one_line, option
 
 SIGNATURE = "signature"  # its entry in config.json
 PURPOSE = "environment"
@@ -42,7 +42,7 @@ def keyless_note(env: Mapping[str, Any]) -> str:
         return ""
     return (
         f"No private key can be kept in $XDG_STATE_HOME or ~/.local/state: what is trained on "
-        f"{env['id']} will be evaluated, recorded and resumed with --trust-env only."
+        f"{env['id']} will be evaluated, recorded and resumed with {option('trust_env')} only."
     )
 
 
@@ -80,9 +80,7 @@ def trusted_config(folder: str | Path, trust_env: Trust = False) -> dict[str, An
         f"{described(env)}."
     )
     if not said_yes(one_line(warning)):
-        raise InputError(
-            f"{warning} If you trust that, give --trust-env (in Python: trust_env=True)."
-        )
+        raise InputError(f"{warning} If you trust that, give {option('trust_env')}.")
     return content
 
 

@@ -22,6 +22,7 @@ from lfiw.cli.train import Train
 from lfiw.errors import InputError
 from lfiw.learning.config import check, make_config
 from lfiw.replay import REPLAYS
+from lfiw.runs.trust import signed
 from lfiw.settings import walk
 
 ENV = "environments:make_point"
@@ -85,8 +86,8 @@ def method_folder(tmp_path: Path) -> Path:
     """A finished run whose policy always takes the middle action."""
     folder = tmp_path / "runs" / "Point" / "td3-uniform-with-a-rather-long-label"
     (folder / "policies").mkdir(parents=True)
-    config = {"config": {"env": {"id": ENV, "kwargs": {"length": 5}}, "seeds": [0, 4]}}
-    config["config"]["agent"] = {"name": "sac"}
+    env = {"id": ENV, "kwargs": {"length": 5}}
+    config = {"config": {"env": env, "seeds": [0, 4], "agent": {"name": "sac"}}, **signed(env)}
     (folder / "config.json").write_text(json.dumps(config))
     rows = [
         {"kind": "eval", "seed": seed, "env_steps": env_steps, "return_mean": -12345.0 / env_steps}

@@ -63,7 +63,9 @@ def test_code_of_a_stranger_is_not_run(
     folder, witness = stranger
     monkeypatch.chdir(folder.parent)
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", sys)
-    with pytest.raises(InputError, match=r"imports numpy\.testing and calls runstring.*trust-env"):
+    with pytest.raises(
+        InputError, match=r"imports numpy\.testing and calls runstring.*trust_env=True"
+    ):
         USES[use](folder)
     assert not witness.exists()
 
@@ -170,7 +172,7 @@ def test_what_a_user_trains_and_trusts_is_signed(tmp_path: Path) -> None:
     content = read_config(done.folder)
     assert is_own(content)
     write_config(done.folder, {k: v for k, v in content.items() if k != "signature"})
-    with pytest.raises(InputError, match="--trust-env"):
+    with pytest.raises(InputError, match="trust_env=True"):
         resume(done, env_steps=60, quiet=True)
     resume(done, env_steps=60, trust_env=True, quiet=True, workers=0)
     assert is_own(read_config(done.folder))
@@ -272,5 +274,5 @@ def test_without_a_home_there_is_a_note(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     env = to_json(EnvConfig("environments:make_point"))
     assert signed(env) == {}
-    assert "--trust-env" in keyless_note(env)
+    assert "trust_env=True" in keyless_note(env)
     assert keyless_note({"id": "Pendulum-v1"}) == ""

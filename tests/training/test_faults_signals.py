@@ -152,13 +152,21 @@ def test_ten_second_signals_end_within_two_seconds(tmp_path: Path) -> None:
         assert time.monotonic() - sent < 2  # on an idle machine
 
 
-def test_interrupt_before_anything_began_is_no_traceback(tmp_path: Path) -> None:
-    """While the command's modules are still being imported."""
-    raises = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
-    (tmp_path / "tyro.py").write_text(raises)
+@pytest.mark.parametrize("module", ["tyro", "jax"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_anything_began_is_a_sentence(
+    tmp_path: Path, module: str, number: signal.Signals
+) -> None:
+    """While modules are still being imported, which may turn any exception into another one."""
+    (tmp_path / f"{module}.py").write_text(
+        "import os\n"
+        f"try:\n    os.kill(os.getpid(), {int(number)})\n"
+        "except BaseException as error:\n    raise ImportError from error\n"
+    )
+    arguments = ["train", "Pendulum-v1", "--out", str(tmp_path / "runs")]
     # A test that runs in the background has inherited that Ctrl-C is ignored.
     heeded = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL)"
-    command = "os.execv(sys.executable, [sys.executable, '-m', 'lfiw', 'settings'])"
+    command = f"os.execv(sys.executable, [sys.executable, '-m', 'lfiw', *{arguments!r}])"
     done = subprocess.run(
         [sys.executable, "-c", f"{heeded}; {command}"],
         env=os.environ
@@ -167,7 +175,8 @@ def test_interrupt_before_anything_began_is_no_traceback(tmp_path: Path) -> None
         timeout=PATIENCE,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"lfiw: stopped.\n")
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("closed", ["1", "2"])
