@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -27,9 +28,10 @@ ACTION_STREAM, RESET_STREAM, EVAL_STREAM = 0, 1, 2
 class RunnerState(NamedTuple):
     """All that an exact restart of a run's environment needs."""
 
-    facts: dict[str, Any]  # generators, counters and the episode's seed, as JSON
+    facts: dict[str, Any]  # generators, counters, the episodes' seeds and hashes, as JSON
     actions: np.ndarray  # [t, A] of the episode so far
     obs: np.ndarray  # [D] the observation that they led to
+    ended_actions: np.ndarray | None = None  # [t, A] of the last episode that ended
 
 
 class Collected(NamedTuple):
@@ -81,6 +83,9 @@ class EnvRunner:
         self.action_rng = stream(seed, ACTION_STREAM, *again)
         self.reset_rng = stream(seed, RESET_STREAM, *again)
         self.env_steps = env_steps
+        # The last episode that ended: seed and hash, and its actions.
+        self.ended: dict[str, Any] | None = None
+        self.ended_actions: np.ndarray | None = None
         self._start_episode(Faults(config))
 
     def _start_episode(self, faults: Faults) -> None:
@@ -105,8 +110,11 @@ class EnvRunner:
         self.env = Watched(make_env(self.config), self._beat)
 
     def _reset(self) -> None:
-        self.episode_seed = int(self.reset_rng.integers(2**31))
-        obs, _ = self.env.reset(seed=self.episode_seed)
+        self._reset_to(int(self.reset_rng.integers(2**31)))
+
+    def _reset_to(self, episode_seed: int) -> None:
+        self.episode_seed = episode_seed
+        obs, _ = self.env.reset(seed=episode_seed)
         self._refuse_other_shape(obs)
         self.obs = np.array(obs, np.float32)
         if not np.isfinite(self.obs).all():
@@ -114,8 +122,9 @@ class EnvRunner:
                 f"{self.name} was reset to a non-finite obs at environment step {self.env_steps}."
             )
         self.total_reward, self.length = 0.0, 0
-        # Of this episode, to replay it after a restart.
+        # Of this episode, to replay it after a restart and to know that it was the same.
         self.actions = np.zeros((0, self.spec.action_size), np.float32)
+        self._hash = hashlib.sha256()
 
     def collect(self, arrays: Mapping[str, np.ndarray] | None, count: int) -> Collected:
         """Take `count` steps with the policy, or with uniform actions where it is None."""
@@ -128,7 +137,7 @@ class EnvRunner:
         rows = np.empty((count, self.spec.row_size), np.float32)
         episodes: list[Episode] = []
         faults = Faults(self.config)
-        taken = 0
+        taken = begun = 0  # rows that are filled, and those before the episode
         while taken < count:
             action = actions[taken] if arrays is None else policy.act(self.obs, noise[taken])
             try:
@@ -137,14 +146,26 @@ class EnvRunner:
                 raise
             except Exception as error:
                 self._cut_episode(error, faults)
+                begun = taken
                 continue
             taken += 1
             if ended:
                 episodes.append(Episode(self.total_reward, self.length))
+                self._remember(rows[begun:taken])
+                self._remember_ended()
                 self._start_episode(faults)
-        known = np.concatenate([self.actions, rows[:, self.columns.action]])
-        self.actions = known[len(known) - self.length :]
+                begun = taken
+        self._remember(rows[begun:])
         return Collected(rows, episodes, self.state(), faults.reasons)
+
+    def _remember(self, rows: np.ndarray) -> None:
+        """Add rows to what is known of the episode."""
+        self.actions = np.concatenate([self.actions, rows[:, self.columns.action]])
+        self._hash.update(rows.tobytes())
+
+    def _remember_ended(self) -> None:
+        self.ended = {"episode_seed": self.episode_seed, "sha256": self._hash.hexdigest()}
+        self.ended_actions = self.actions
 
     def _step(self, action: np.ndarray, row: np.ndarray) -> bool:
         """Fill one row; whether the episode ended with it."""
@@ -187,31 +208,70 @@ class EnvRunner:
                 "episode_seed": self.episode_seed,
                 "env_steps": self.env_steps,
                 "total_reward": self.total_reward,
+                "sha256": self._hash.hexdigest(),
+                "ended": self.ended,
             },
             actions=self.actions,
             obs=self.obs,
+            ended_actions=self.ended_actions,
         )
 
     def restore(self, state: RunnerState, allow_inexact: bool) -> None:
-        """Bring the environment back by replaying its episode from its seed and actions."""
+        """Bring the environment back by replaying its episode from seed and actions. The episode
+        that ended before it is replayed too: an environment that remembers more than its episode
+        may show it there alone, as where the new one has no step yet."""
         facts = state.facts
         try:
             self.action_rng.bit_generator.state = facts["action_rng"]
             self.reset_rng.bit_generator.state = facts["reset_rng"]
-            self.episode_seed, self.env_steps = facts["episode_seed"], facts["env_steps"]
-            self.total_reward, self.length = float(facts["total_reward"]), len(state.actions)
-            self.actions = state.actions.reshape(-1, self.spec.action_size)
-            obs, _ = self.env.reset(seed=self.episode_seed)
-        except (KeyError, TypeError, ValueError, AttributeError, gymnasium.error.Error) as error:
+            total_reward, env_steps = float(facts["total_reward"]), int(facts["env_steps"])
+            episode = self._known(facts, state.actions)
+            ended = facts.get("ended") and self._known(facts["ended"], state.ended_actions)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
                 f"The checkpoint does not hold a state of {self.name}: {error}."
             ) from None
-        for action in self.actions:
-            obs, *_ = self.env.step(self.scale.to_env(action))
-        self.obs = np.asarray(obs, np.float32)
-        if not (allow_inexact or np.array_equal(self.obs, state.obs)):
+        same = True
+        if ended:
+            over, same = self._replay(*ended)
+            same &= over
+            self._remember_ended()
+        over, same_episode = self._replay(*episode)
+        same &= same_episode and not over
+        same &= self.total_reward == total_reward and np.array_equal(self.obs, state.obs)
+        if not (same or allow_inexact):
             raise InputError(
-                f"{self.name} does not repeat itself: replaying the episode so far ended in "
-                f"another observation, so the resumed run would differ "
+                f"{self.name} does not repeat itself: its latest episode, replayed, had other "
+                f"observations, rewards or another end, so the resumed run would differ "
                 f"({option('allow_inexact')} goes on all the same)."
             )
+        self.env_steps = env_steps
+        if over:
+            self._start_episode(Faults(self.config))
+
+    def _known(
+        self, facts: Mapping[str, Any], actions: np.ndarray | None
+    ) -> tuple[int, np.ndarray, str | None]:
+        """What a checkpoint says of an episode: its seed, actions and, unless it is an older
+        one, hash."""
+        if actions is None or not 0 <= facts["episode_seed"] < 2**31:
+            raise ValueError("an episode has no actions or no seed")
+        return (
+            int(facts["episode_seed"]),
+            actions.reshape(-1, self.spec.action_size),
+            facts.get("sha256"),
+        )
+
+    def _replay(
+        self, episode_seed: int, actions: np.ndarray, sha256: str | None
+    ) -> tuple[bool, bool]:
+        """Whether the episode is over, which leaves out what it had after that, and whether its
+        rows are those of the hash."""
+        self._reset_to(episode_seed)
+        rows = np.empty((len(actions), self.spec.row_size), np.float32)
+        over, taken = False, 0
+        while taken < len(rows) and not over:
+            over = self._step(actions[taken], rows[taken])
+            taken += 1
+        self._remember(rows[:taken])
+        return over, sha256 in (None, self._hash.hexdigest())

@@ -15,6 +15,7 @@ from lfiw.learning.team import Arrays, Calls
 from lfiw.runs.checkpoint import Checkpoint, checkpoint_name, save_checkpoint
 from lfiw.training.phase import Phase, Position
 
+ENDED_ACTIONS = "ended_episode.actions"
 NO_PHASE: dict[str, Any] = {"episodes": None, "faults": None}  # the facts between two phases
 
 
@@ -53,6 +54,7 @@ def save(folder: Path, seeds: Sequence[int], saved: Saved) -> None:
             **{f"learner.{key}": array for key, array in learner.items()},
             "episode.actions": runner.actions,
             "episode.obs": runner.obs,
+            **({} if runner.ended_actions is None else {ENDED_ACTIONS: runner.ended_actions}),
             **_of_calls(saved.calls, run),
         }
         for run, (name, learner, runner) in enumerate(
@@ -70,7 +72,12 @@ def load(checkpoint: Checkpoint, seeds: Sequence[int]) -> Saved:
     try:
         arrays = [checkpoint.arrays[f"seed-{name}.safetensors"] for name in names]
         runners = [
-            RunnerState(facts["runners"][name], own["episode.actions"], own["episode.obs"])
+            RunnerState(
+                facts["runners"][name],
+                own["episode.actions"],
+                own["episode.obs"],
+                own.get(ENDED_ACTIONS),  # older ones have none
+            )
             for name, own in zip(names, arrays, strict=True)
         ]
     except KeyError as missing:

@@ -372,6 +372,35 @@ class Flaky(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.step(action)
 
 
+class Remembering(Probe):
+    """Remembers more than its episode. By `what`: its reward is the number of episodes so far, its
+    second observation is noise of a generator that no reset seeds, or its episodes are half as
+    long once it is `age` steps old."""
+
+    obs_size = 2
+    age = 9
+    noise = 0.0
+    episodes = steps = 0
+
+    def __init__(self, what: str, length: int) -> None:
+        super().__init__(length)
+        self.what, self.whole_length = what, length
+        self.private = np.random.default_rng(0)
+
+    def start(self, seed: int | None) -> None:
+        self.episodes += 1
+
+    def act(self, action: np.ndarray) -> float:
+        self.steps += 1
+        self.noise = self.private.random() if self.what == "noise" and self.time == 0 else 0.0
+        if self.what == "end" and self.steps > self.age:
+            self.length = self.whole_length // 2
+        return float(self.episodes) if self.what == "reward" else 1.0
+
+    def observe(self) -> Any:
+        return np.array([self.time, self.noise], np.float32)
+
+
 class Misfit(Probe):
     """Has the spaces, and returns the values, that it was given."""
 
@@ -442,6 +471,10 @@ def make_spanned(span: Any) -> Probe:
     if not isinstance(span, tuple):
         raise TypeError(f"span must be a tuple, not {span!r}")
     return Probe()
+
+
+def make_remembering(what: str = "nothing", length: int = 4) -> Probe:
+    return Remembering(what, length)
 
 
 def make_poisoned(poison: int | None = None, length: int = 30) -> Probe:
