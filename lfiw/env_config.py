@@ -22,3 +22,6 @@ class EnvConfig:
         20, "failures that a run survives within one phase or evaluation", at_least=0
     )
     backend: Literal["gymnasium", "envpool"] = setting("gymnasium", "what steps it")
+    normalize_observations: bool = setting(
+        False, "all networks see observations by their running mean and variance"
+    )

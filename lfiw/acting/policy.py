@@ -1,7 +1,8 @@
 """Trained policies in plain numpy: they act in the workers and deploy without jax.
 
 A policy is a network and a head, which says what the network's outputs mean. Its arrays are those
-of the network, with the head's name as their prefix, and what else the head needs.
+of the network, with the head's name as their prefix, what else the head needs and, where a run
+normalised its observations, their mean and standard deviation.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from lfiw.acting.networks import numpy_network
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+OBS_CLIP = 10.0  # in standard deviations
 
 
 def clip(values: np.ndarray, low: Any, high: Any) -> np.ndarray:
@@ -82,11 +84,20 @@ HEADS: dict[str, Callable[[Mapping[str, np.ndarray]], Head]] = {
 }
 
 
+def as_seen(arrays: Mapping[str, np.ndarray], obs: np.ndarray) -> np.ndarray:
+    """Raw observations [..., D] as the networks of these arrays see them: the twin of `normalised`
+    in lfiw.replay.observations."""
+    if "observation.mean" not in arrays:
+        return obs
+    return clip((obs - arrays["observation.mean"]) / arrays["observation.std"], -OBS_CLIP, OBS_CLIP)
+
+
 class NumpyPolicy:
-    """Maps observations to actions in [-1, 1]."""
+    """Maps raw observations to actions in [-1, 1]."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         (self.kind,) = HEADS.keys() & {name.split(".")[0] for name in arrays}
+        self._arrays = arrays
         self._head = HEADS[self.kind](arrays)
         self._network = numpy_network(arrays, self.kind)
         self.obs_size = self._network.input_size
@@ -94,11 +105,11 @@ class NumpyPolicy:
 
     def act(self, obs: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """The deterministic action, or with standard normal `noise` the exploring one."""
-        return self._head.act(self._network(obs), noise)
+        return self._head.act(self._network(as_seen(self._arrays, obs)), noise)
 
     def log_density(self, obs: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Of the exploring action; zeros where the policy has none."""
-        return self._head.log_density(self._network(obs), noise)
+        return self._head.log_density(self._network(as_seen(self._arrays, obs)), noise)
 
 
 @dataclass(frozen=True)

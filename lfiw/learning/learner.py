@@ -18,6 +18,7 @@ from lfiw.learning.packed import Packed
 from lfiw.learning.scalars import Scalars, traced_settings, with_scalars
 from lfiw.replay import make_replay
 from lfiw.replay.base import Replay, ReplayContext
+from lfiw.replay.observations import statistics_arrays
 from lfiw.types import Clock, EnvSpec, Metrics, Trace
 
 
@@ -43,7 +44,7 @@ class Learner(NamedTuple):
     prepare: Callable[[LearnerState, Scalars, Clock], CycleInputs]
     cycle: Callable[[LearnerState, Scalars, Clock, CycleInputs], tuple[LearnerState, Any]]
     summarise: Callable[[Scalars, Any], Packed]  # metrics averaged over the call's updates
-    # Both only pick arrays, so they serve one run and a batch of runs alike.
+    # Both only pick arrays and work element by element: they serve a batch of runs alike.
     policy: Callable[[LearnerState, Scalars], dict[str, Array]]
     snapshot: Callable[[LearnerState, Scalars], dict[str, Array]]
 
@@ -114,6 +115,7 @@ def make_parts(config: TrainConfig, spec: EnvSpec, scalars: Scalars) -> tuple[Ag
         batch_size=config.batch_size,
         schedule_env_steps=run.schedule_horizon,
         agent_learning_rate=run.agent.learning_rate,
+        normalize_observations=config.env.normalize_observations,
     )
     return make_agent(run.agent, spec, config.batch_size), make_replay(run.replay, context)
 
@@ -185,12 +187,18 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
         return Packed.of({name: jnp.mean(values, axis=0) for name, values in by_cycle.items()})
 
     def policy(state: LearnerState, scalars: Scalars) -> dict[str, Array]:
-        agent, _ = parts(scalars)
-        return agent.policy(state.agent)
+        agent, replay = parts(scalars)
+        return agent.policy(state.agent) | of_observations(state, replay)
 
     def snapshot(state: LearnerState, scalars: Scalars) -> dict[str, Array]:
         agent, replay = parts(scalars)
-        return agent.networks(state.agent) | replay.networks(state.replay)
+        networks = agent.networks(state.agent) | replay.networks(state.replay)
+        return networks | of_observations(state, replay)
+
+    def of_observations(state: LearnerState, replay: Replay) -> dict[str, Array]:
+        """What the networks need to take raw ones."""
+        statistics = replay.ring(state.replay).statistics
+        return {} if statistics is None else statistics_arrays(statistics)
 
     return Learner(
         init=init,

@@ -26,6 +26,7 @@ from lfiw.runs.layout import SNAPSHOT_PERCENTS
 from lfiw.runs.read import live_seeds
 from lfiw.runs.snapshots import load_snapshot
 from lfiw.training.folder import Training
+from lfiw.types import row_columns
 
 PAPER = {"precision": 0.873, "accuracy": 0.731}  # section 5.2, Humanoid-v2, SAC
 NUM_PAIRS = {"smoke": 1000, "small": 10_000, "paper": 20_000}  # of each class
@@ -50,14 +51,17 @@ def classifier_quality(positive_logits: np.ndarray, negative_logits: np.ndarray)
 def policy_pairs(
     training: Training, percent: int, seed: int, env_seed: int, count: int
 ) -> np.ndarray:
-    """`count` pairs [n, D + A] that the exploring policy of a snapshot meets."""
+    """`count` pairs [n, D + A] that the exploring policy of a snapshot meets, as the ratio network
+    at the end of training sees them."""
     policy = load_snapshot(training.folder, percent, seed).policy()
+    last = load_snapshot(training.folder, SNAPSHOT_PERCENTS[-1], seed)
     runner = EnvRunner(training.config.env, env_seed)
     try:
         rows = runner.collect(policy, count).rows
     finally:
         runner.env.close()
-    return rows[:, : runner.spec.obs_size + runner.spec.action_size]  # a row starts with (s, a)
+    columns = row_columns(runner.spec)
+    return last.pairs(rows[:, columns.obs], rows[:, columns.action])
 
 
 def collect_pairs(training: Training, seed: int, env_seed: int, count: int) -> Pairs:

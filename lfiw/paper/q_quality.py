@@ -109,7 +109,7 @@ def q_quality(training: Training, seed: int, num_trajectories: int) -> dict[str,
     q, returns, tails = [], [], [0.0]
     for trajectory in trajectories:
         known = known_length(trajectory, gamma)
-        pairs = np.concatenate([trajectory.obs, trajectory.action], axis=1)[:known]
+        pairs = snapshot.pairs(trajectory.obs, trajectory.action)[:known]
         q.append(critics(pairs)[..., 0].min(axis=0))
         returns.append(soft_returns(trajectory, gamma, alpha)[:known])
         if not trajectory.terminated:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from lfiw.replay.ring import Ring
+from lfiw.replay.ring import Ring, init_ring
 from lfiw.types import Clock, EnvSpec, Metrics, Sample, Trace
 
 
@@ -23,6 +23,10 @@ class ReplayContext:
     batch_size: int
     schedule_env_steps: int  # horizon of annealed settings
     agent_learning_rate: float
+    normalize_observations: bool = False
+
+    def empty_ring(self) -> Ring:
+        return init_ring(self.capacity, self.spec, self.normalize_observations)
 
 
 class Replay(NamedTuple):

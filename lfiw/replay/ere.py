@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from lfiw.replay.base import Replay, ReplayContext, anneal, no_feedback
-from lfiw.replay.ring import Ring, add_rows, draw_bits, init_ring, recent_slots, unit_sample
+from lfiw.replay.ring import Ring, add_rows, draw_bits, recent_slots, unit_sample
 from lfiw.settings import setting
 from lfiw.types import Clock, Sample, Trace
 
@@ -48,7 +48,7 @@ def make_ere(config: EreConfig, context: ReplayContext) -> Replay:
         return ring, unit_sample(ring, slots, context.spec), {"window": window}
 
     return Replay(
-        init=lambda key: init_ring(context.capacity, context.spec),
+        init=lambda key: context.empty_ring(),
         add=add_rows,
         draw=lambda key: draw_bits(key, context.batch_size),
         sample=sample,

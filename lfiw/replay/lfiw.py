@@ -25,7 +25,7 @@ from lfiw.ratio import (
 )
 from lfiw.replay import REPLAYS, make_replay
 from lfiw.replay.base import Replay, ReplayContext
-from lfiw.replay.ring import Ring, draw_bits, recent_slots, slot_age
+from lfiw.replay.ring import Ring, draw_bits, pairs_at, recent_slots, slot_age
 from lfiw.replay.uniform import UniformConfig
 from lfiw.settings import part, setting
 from lfiw.types import Clock, Metrics, Sample, Trace
@@ -110,9 +110,6 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
     def add(state: LfiwState, rows: Array) -> LfiwState:
         return state._replace(base=base.add(state.base, rows))
 
-    def inputs(ring: Ring, slots: Array) -> Array:
-        return ring.rows[slots, :input_size]  # a packed row starts with (s, a)
-
     def draw(key: Array) -> LfiwNoise:
         # The base consumes `key` itself, so that it draws what it would draw alone.
         key_fast, key_slow = jax.random.split(jax.random.fold_in(key, 1))
@@ -127,7 +124,7 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
     ) -> tuple[RatioState, Array, Array, Array]:
         """One step of the network, and its logits: of the drawn, of slow and of fast pairs."""
         pairs = jnp.concatenate([drawn.batch.obs, drawn.batch.action], axis=-1)
-        fast = inputs(ring, recent_slots(noise.fast, ring, config.fast_size))
+        fast = pairs_at(ring, recent_slots(noise.fast, ring, config.fast_size), spec)
         prior = jnp.minimum(1.0, config.fast_size / ring.size)
         if noise.slow is None:
             new_state, slow_logits, fast_logits = ratio.update(
@@ -135,7 +132,7 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
             )
             return new_state, slow_logits, slow_logits, fast_logits
         # The ratio is defined against the slow memory, whatever the base draws.
-        slow = inputs(ring, recent_slots(noise.slow, ring, ring.size))
+        slow = pairs_at(ring, recent_slots(noise.slow, ring, ring.size), spec)
         new_state, slow_logits, fast_logits = ratio.update(state, slow, fast, prior, clock.updates)
         return new_state, ratio.logits(state, pairs), slow_logits, fast_logits
 

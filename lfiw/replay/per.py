@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from lfiw.replay.base import Replay, ReplayContext, anneal
-from lfiw.replay.ring import Ring, add_rows, init_ring, next_slots, unit_sample
+from lfiw.replay.ring import Ring, add_rows, next_slots, unit_sample
 from lfiw.replay.sum_tree import SumTree, find_slots, init_tree, set_priorities, total
 from lfiw.settings import setting
 from lfiw.types import Clock, Metrics, Sample, Trace
@@ -47,8 +47,8 @@ def importance_weights(probabilities: Array, size: Array, beta: Array) -> Array:
 
 def make_per(config: PerConfig, context: ReplayContext) -> Replay:
     def init(key: Array) -> PerState:
-        ring = init_ring(context.capacity, context.spec)
-        return PerState(ring, init_tree(context.capacity), jnp.ones((), jnp.float32))
+        tree = init_tree(context.capacity)
+        return PerState(context.empty_ring(), tree, jnp.ones((), jnp.float32))
 
     def add(state: PerState, rows: Array) -> PerState:
         slots = next_slots(state.ring, rows.shape[0])

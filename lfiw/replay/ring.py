@@ -1,5 +1,7 @@
 """The one store of transitions: a ring of packed rows in device memory.
 
+Rows are raw; what is drawn is handed out as the networks see it.
+
 Uniform replay, ERE's shrinking range and LFIW's fast memory are all windows of the most
 recent slots, so one draw serves them all.
 """
@@ -12,6 +14,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from lfiw.replay.observations import (
+    ObsStatistics,
+    init_statistics,
+    normalised,
+    with_observations,
+)
 from lfiw.types import EnvSpec, Sample, unpack_rows
 
 
@@ -19,11 +27,14 @@ class Ring(NamedTuple):
     rows: Array  # [N, row_size]
     head: Array  # [] the slot that is written next
     size: Array  # [] slots filled so far
+    statistics: ObsStatistics | None = None  # where observations are normalised
 
 
-def init_ring(capacity: int, spec: EnvSpec) -> Ring:
+def init_ring(capacity: int, spec: EnvSpec, normalize_observations: bool = False) -> Ring:
     zero = jnp.zeros((), jnp.int32)
-    return Ring(jnp.zeros((capacity, spec.row_size), jnp.float32), head=zero, size=zero)
+    rows = jnp.zeros((capacity, spec.row_size), jnp.float32)
+    statistics = init_statistics(spec.obs_size) if normalize_observations else None
+    return Ring(rows, head=zero, size=zero, statistics=statistics)
 
 
 def next_slots(ring: Ring, count: int) -> Array:
@@ -36,10 +47,14 @@ def add_rows(ring: Ring, rows: Array) -> Ring:
     count, capacity = rows.shape[0], ring.rows.shape[0]
     if count > capacity:
         raise ValueError(f"{count} rows do not fit into a ring of {capacity}")
+    statistics = ring.statistics
+    if statistics is not None:
+        statistics = with_observations(statistics, rows[:, : statistics.mean.shape[0]])
     return Ring(
         rows=ring.rows.at[next_slots(ring, count)].set(rows, unique_indices=True),
         head=(ring.head + count) % capacity,
         size=jnp.minimum(ring.size + count, capacity),
+        statistics=statistics,
     )
 
 
@@ -65,4 +80,20 @@ def slot_age(ring: Ring, slots: Array) -> Array:
 def unit_sample(ring: Ring, slots: Array, spec: EnvSpec) -> Sample:
     """The rows of the slots with all weights one."""
     ones = jnp.ones(slots.shape, jnp.float32)
-    return Sample(unpack_rows(ring.rows[slots], spec), slots, ones, ones)
+    batch = unpack_rows(ring.rows[slots], spec)
+    batch = batch._replace(obs=_seen(ring, batch.obs), next_obs=_seen(ring, batch.next_obs))
+    return Sample(batch, slots, ones, ones)
+
+
+def pairs_at(ring: Ring, slots: Array, spec: EnvSpec) -> Array:
+    """The state-action pairs [B, D + A] of the slots."""
+    pairs = ring.rows[slots, : spec.obs_size + spec.action_size]  # a packed row starts with them
+    if ring.statistics is None:
+        return pairs
+    obs, action = jnp.split(pairs, [spec.obs_size], axis=-1)
+    return jnp.concatenate([_seen(ring, obs), action], axis=-1)
+
+
+def _seen(ring: Ring, obs: Array) -> Array:
+    """Observations as the networks see them."""
+    return obs if ring.statistics is None else normalised(ring.statistics, obs)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from jax import Array
 
 from lfiw.replay.base import Replay, ReplayContext, no_feedback
-from lfiw.replay.ring import Ring, add_rows, draw_bits, init_ring, recent_slots, unit_sample
+from lfiw.replay.ring import Ring, add_rows, draw_bits, recent_slots, unit_sample
 from lfiw.types import Clock, Sample, Trace
 
 
@@ -27,7 +27,7 @@ def make_uniform(config: UniformConfig, context: ReplayContext) -> Replay:
         return ring, unit_sample(ring, slots, context.spec), {}
 
     return Replay(
-        init=lambda key: init_ring(context.capacity, context.spec),
+        init=lambda key: context.empty_ring(),
         add=add_rows,
         draw=lambda key: draw_bits(key, context.batch_size),
         sample=sample,

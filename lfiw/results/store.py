@@ -164,7 +164,8 @@ def comparable(config: dict[str, Any]) -> dict[str, Any]:
     horizon = config.get("schedule_env_steps") or config.get("env_steps")
     own = ("seeds", "checkpoint", *EVALUATION_SETTINGS)
     settings = {name: value for name, value in modern(config).items() if name not in own}
-    return settings | {"schedule_env_steps": horizon, "env": task_name(config["env"])}
+    env = (task_name(config["env"]), bool(config["env"].get("normalize_observations")))
+    return settings | {"schedule_env_steps": horizon, "env": env}
 
 
 def evaluation_of(config: dict[str, Any]) -> dict[str, Any]:

@@ -64,6 +64,10 @@ def check_policy(arrays: Mapping[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         if name.startswith(f"{policy.kind}.") and array.dtype != np.float32:
             raise ValueError(f"{name} has the type {array.dtype}")
+    for name in ("observation.mean", "observation.std"):
+        own = arrays.get(name)
+        if own is not None and not (own.shape == obs.shape and own.dtype == obs.dtype):
+            raise ValueError(f"{name} is {own.dtype}{own.shape}")
     for name in ("action_low", "action_high"):
         if arrays[name].shape != expected:
             raise ValueError(f"{name} has the shape {arrays[name].shape}")

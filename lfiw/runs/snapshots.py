@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lfiw.acting.networks import NumpyNetwork, below, numpy_network
+from lfiw.acting.policy import as_seen
 from lfiw.errors import Damaged, InputError
 from lfiw.runs.files import read_arrays
 from lfiw.runs.layout import parts_of, snapshot_file
@@ -21,6 +22,10 @@ class Snapshot(NamedTuple):
     seed: int
     arrays: dict[str, np.ndarray]
 
+    def pairs(self, obs: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """What its critics and its ratio network take, from raw observations [n, D]."""
+        return np.concatenate([as_seen(self.arrays, obs), action], axis=1)
+
     def network(self, name: str) -> NumpyNetwork:
         try:
             return numpy_network(self.arrays, name)
@@ -31,9 +36,11 @@ class Snapshot(NamedTuple):
         """Arrays for the numpy policy: the snapshot's in place of those of the seed's policy file,
         which knows their kind and all that does not change in training, such as noise."""
         latest = load_policy(self.folder, self.seed)
-        network = below(self.arrays, "policy")
+        own = {"policy": latest.unscaled.kind, "observation": "observation"}
         return latest.arrays | {
-            f"{latest.unscaled.kind}.{name}": array for name, array in network.items()
+            f"{there}.{name}": array
+            for here, there in own.items()
+            for name, array in below(self.arrays, here).items()
         }
 
 

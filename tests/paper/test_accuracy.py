@@ -8,6 +8,8 @@ from hand_made import linear, make_run, save_snapshot
 from lfiw.errors import InputError
 from lfiw.paper.accuracy import analyse_accuracy, classifier_quality, ratio_accuracy
 from lfiw.paper.cells import Study
+from lfiw.runs.files import read_arrays, save_arrays
+from lfiw.runs.layout import snapshot_file
 from lfiw.training.folder import Training
 
 ENV = "environments:make_forever"  # observes three zeros
@@ -53,6 +55,19 @@ def test_known_accuracy(run: Training) -> None:
     found = ratio_accuracy(run, 3, PAIRS, UPDATES)
     assert found["pairs"] == [40, 40]
     assert found["trained"] == {"precision": 0.8, "accuracy": 0.875}
+    assert found["refitted"] == {"precision": 0.8, "accuracy": 0.875}
+
+
+def test_ratio_network_sees_normalised_observations(run: Training) -> None:
+    """Its logit is now the first number of an observation, which is 0 and is seen as
+    (0 - (-1)) / 2: all pairs are called positive."""
+    arrays = linear([[1], [0], [0], [0]], [0])
+    path = snapshot_file(run.folder, 100, 3)
+    seen = {"observation.mean": -np.ones(3, "f"), "observation.std": np.full(3, 2, "f")}
+    ratio = {f"ratio.{name}": array for name, array in arrays.items()}
+    save_arrays(path, read_arrays(path) | ratio | seen)
+    found = ratio_accuracy(run, 3, PAIRS, UPDATES)
+    assert found["trained"] == {"precision": 0.5, "accuracy": 0.5}
     assert found["refitted"] == {"precision": 0.8, "accuracy": 0.875}
 
 

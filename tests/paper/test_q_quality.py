@@ -15,6 +15,8 @@ from lfiw.paper.q_quality import (
     q_quality,
     soft_returns,
 )
+from lfiw.runs.files import read_arrays, save_arrays
+from lfiw.runs.layout import snapshot_file
 from lfiw.training.folder import Training
 
 ENV = "environments:make_countdown"  # reward 1 in each of three states, told apart
@@ -92,6 +94,16 @@ def test_a_wrong_q_by_hand(tmp_path: Path) -> None:
     found = q_quality(countdown_run(tmp_path / "run", (3, 1, 2)), 0, num_trajectories=2)
     assert found["spearman"] == pytest.approx(0.5)
     assert found["pearson"] == pytest.approx(0.75 / np.sqrt(2 * 2.625))
+
+
+def test_critics_see_normalised_observations(tmp_path: Path) -> None:
+    """With mean 1 and deviation 2 a one-hot observation is seen as 0 and twice -1/2: Q is minus
+    half the sum of the other two, (3 + 1 + 2 = 6): -(3, 5, 4) / 2, whose mean is -2."""
+    run = countdown_run(tmp_path / "run", (3, 1, 2))
+    path = snapshot_file(run.folder, 100, 0)
+    seen = {"observation.mean": np.ones(3, "f"), "observation.std": np.full(3, 2, "f")}
+    save_arrays(path, read_arrays(path) | seen)
+    assert q_quality(run, 0, num_trajectories=2)["mean_q"] == pytest.approx(-2)
 
 
 def test_entropy_weight_is_the_last_of_the_seed(tmp_path: Path) -> None:

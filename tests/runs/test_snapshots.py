@@ -6,7 +6,7 @@ import pytest
 
 from lfiw.acting.policy import NumpyPolicy
 from lfiw.errors import InputError
-from lfiw.runs.files import save_arrays
+from lfiw.runs.files import read_arrays, save_arrays
 from lfiw.runs.layout import policy_file, snapshot_file
 from lfiw.runs.policies import check_policy, load_policy
 from lfiw.runs.snapshots import load_snapshot
@@ -44,6 +44,29 @@ def test_a_gaussian_policy(tmp_path: Path) -> None:
     np.testing.assert_allclose(policy.act(np.zeros(3, np.float32)), np.tanh([0.5, 0.5]), rtol=1e-6)
 
 
+def test_a_snapshot_has_the_statistics_of_its_time(tmp_path: Path) -> None:
+    """All weights are 0.5: of (4, 0, 0) it sees (4 - 2) / 4 and twice (0 - 2) / 4, of which 0.5
+    times the sum, and the bias, is 0.25. The policy of the end has others."""
+    write(tmp_path, "deterministic", 2)
+
+    def observation(mean: float, std: float) -> dict[str, np.ndarray]:
+        values = {"mean": mean, "std": std}
+        return {f"observation.{n}": np.full(3, value, np.float32) for n, value in values.items()}
+
+    for path, own in (
+        (policy_file(tmp_path, 0), observation(7, 9)),
+        (snapshot_file(tmp_path, 20, 0), observation(2, 4)),
+    ):
+        save_arrays(path, read_arrays(path) | own)
+    snapshot = load_snapshot(tmp_path, 20, 0)
+    obs = np.float32([[4, 0, 0]])
+    np.testing.assert_allclose(
+        NumpyPolicy(snapshot.policy()).act(obs), np.tanh([[0.25, 0.25]]), rtol=1e-6
+    )
+    pairs = snapshot.pairs(obs, np.float32([[9]]))
+    np.testing.assert_array_equal(pairs, np.float32([[0.5, -0.5, -0.5, 9]]))
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     write(tmp_path, "gaussian", 4)
     with pytest.raises(InputError, match="no snapshot of seed 0 at 40 %"):
@@ -75,6 +98,9 @@ def test_a_damaged_snapshot_gets_a_sentence(tmp_path: Path) -> None:
         {"gaussian.0.weight": np.zeros((3, 4), "f"), "gaussian.0.bias": np.zeros(1, "f")},
         {"gaussian.wizard": np.zeros(3, np.float32)},
         layer("gaussian", 0, 2),  # one action, two bounds
+        layer("gaussian", 0, 4) | {"observation.mean": np.zeros(3, np.float32)},  # no deviation
+        layer("gaussian", 0, 4)
+        | {"observation.mean": np.zeros(1, "f"), "observation.std": np.ones(1, "f")},
     ],
 )
 def test_arrays_that_are_no_policy(arrays: dict[str, np.ndarray]) -> None:

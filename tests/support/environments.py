@@ -201,6 +201,31 @@ class Point(Probe):
         return picture
 
 
+class Scaled(Point):
+    """A point whose coordinates are observed in other units."""
+
+    def __init__(self, scale: tuple[float, float]) -> None:
+        super().__init__()
+        self.scale = np.array(scale, np.float32)
+
+    def observe(self) -> Any:
+        return super().observe() * self.scale
+
+
+class Alternating(Probe):
+    """Observes 1 and -1 in turn, in episodes of ten steps: mean 0 and variance 1 after every even
+    number of steps. The reward is largest for an action of the observation's sign."""
+
+    def __init__(self) -> None:
+        super().__init__(10)
+
+    def act(self, action: np.ndarray) -> float:
+        return float(action[0] * self.observe()[0])
+
+    def observe(self) -> Any:
+        return np.array([1 - 2 * (self.time % 2)], np.float32)
+
+
 class Faulty(Diary):
     """At step `at` of its life, counted from 1, something is wrong with `fault`. One that hangs
     leaves a file with the number of its process in the folder `told`."""
@@ -471,6 +496,14 @@ def make_spanned(span: Any) -> Probe:
     if not isinstance(span, tuple):
         raise TypeError(f"span must be a tuple, not {span!r}")
     return Probe()
+
+
+def make_scaled(scale: tuple[float, float] = (1.0, 1.0)) -> Probe:
+    return Scaled(scale)
+
+
+def make_alternating() -> Probe:
+    return Alternating()
 
 
 def make_remembering(what: str = "nothing", length: int = 4) -> Probe:

@@ -41,9 +41,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def test_killed_the_run_ends_the_same(tmp_path: Path) -> None:
-    settings = dict(setting.split("=") for setting in SETTINGS) | {"env_steps": "1000"}
-    options = ("--out", str(tmp_path / "killed"), "--env-steps", "1000", "--set", *SETTINGS)
+@pytest.mark.parametrize("normalize", ["false", "true"])
+def test_killed_the_run_ends_the_same(tmp_path: Path, normalize: str) -> None:
+    chosen = (*SETTINGS, f"env.normalize_observations={normalize}")
+    settings = dict(setting.split("=") for setting in chosen) | {"env_steps": "1000"}
+    options = ("--out", str(tmp_path / "killed"), "--env-steps", "1000", "--set", *chosen)
     process = command("train", ENV, *options)
     folder = tmp_path / "killed" / "environments-make_point"
     kill_in_training(process, folder, signal.SIGKILL, random.Random(0))
