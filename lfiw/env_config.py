@@ -23,5 +23,5 @@ class EnvConfig:
     )
     backend: Literal["gymnasium", "envpool"] = setting("gymnasium", "what steps it")
     normalize_observations: bool = setting(
-        False, "all networks see observations by their running mean and variance"
+        False, "observations are normalised by their running mean and variance"
     )

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from lfiw.acting.envs import make_env
 from lfiw.acting.faults import describe
 from lfiw.acting.policy import ActionScale
+from lfiw.acting.running import refuse_running_statistics
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 from lfiw.types import EnvSpec
@@ -85,6 +86,8 @@ def _probe_step(env: gymnasium.Env[Any, Any], name: str, spec: EnvSpec, scale: A
                 f"{name}: step() must return 5 values (observation, reward, terminated, "
                 f"truncated, info), as in Gymnasium."
             )
+        off_centre = np.full(spec.action_size, 0.5, np.float32)
+        refuse_running_statistics(env, name, scale.to_env(off_centre))
     except InputError:
         raise
     except Exception as error:

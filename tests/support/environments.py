@@ -426,6 +426,49 @@ class Remembering(Probe):
         return np.array([self.time, self.noise], np.float32)
 
 
+class Centred(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Subtracts the mean of all observations so far, or of those of the episode."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], by_episode: bool) -> None:
+        super().__init__(env)
+        self.by_episode = by_episode
+        self.mean, self.seen = np.zeros(2, np.float32), 0
+
+    def reset(self, **options: Any) -> Any:
+        if self.by_episode:
+            self.mean, self.seen = np.zeros(2, np.float32), 0
+        return super().reset(**options)
+
+    def observation(self, observation: Any) -> Any:
+        self.seen += 1
+        self.mean = self.mean + (observation - self.mean) / self.seen
+        return observation - self.mean
+
+
+class Vectorised(Probe):
+    """One environment of a vector whose wrapper normalises."""
+
+    obs_size = 2
+    action_space = box(2, 1.0)
+
+    def __init__(self) -> None:
+        super().__init__(30, terminates=False)
+        self.inner = gymnasium.wrappers.vector.NormalizeObservation(
+            gymnasium.vector.SyncVectorEnv([Point])
+        )
+
+    def start(self, seed: int | None) -> None:
+        self.obs = self.inner.reset(seed=seed)[0][0]
+
+    def act(self, action: np.ndarray) -> float:
+        obs, reward, *_ = self.inner.step(action[None])
+        self.obs = obs[0]
+        return float(reward[0])
+
+    def observe(self) -> Any:
+        return np.asarray(self.obs, np.float32)
+
+
 class Misfit(Probe):
     """Has the spaces, and returns the values, that it was given."""
 
@@ -496,6 +539,31 @@ def make_spanned(span: Any) -> Probe:
     if not isinstance(span, tuple):
         raise TypeError(f"span must be a tuple, not {span!r}")
     return Probe()
+
+
+def make_wrapped(names: str = "", fixed: bool = False) -> gymnasium.Env[Any, Any]:
+    """A point in wrappers of Gymnasium, the first of them outermost; `fixed`: whose statistics
+    stand still."""
+    env: Any = Point()
+    arguments: dict[str, tuple[Any, ...]] = {
+        "TransformReward": (lambda reward: 0.1 * reward,),
+        "RescaleAction": (-1.0, 1.0),
+        "DelayObservation": (2,),
+        "TimeLimit": (20,),
+    }
+    for name in reversed(names.split()):
+        env = getattr(gymnasium.wrappers, name)(env, *arguments.get(name, ()))
+        if fixed:
+            env.update_running_mean = False
+    return env
+
+
+def make_centred(by_episode: bool = False) -> gymnasium.Env[Any, Any]:
+    return Centred(Point(), by_episode)
+
+
+def make_vectorised() -> Probe:
+    return Vectorised()
 
 
 def make_scaled(scale: tuple[float, float] = (1.0, 1.0)) -> Probe:

@@ -1,0 +1,73 @@
+"""Running statistics of an environment's own are found when it is tried."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lfiw.acting.spaces import probe_env
+from lfiw.cli import main
+from lfiw.env_config import EnvConfig
+from lfiw.errors import InputError
+
+OBSERVATIONS = "--set env.normalize_observations=true"
+REWARDS = "scale rewards by a constant (gymnasium.wrappers.TransformReward)"
+
+
+def refusal(env_id: str, **kwargs: Any) -> str:
+    with pytest.raises(InputError) as raised:
+        probe_env(EnvConfig(f"environments:{env_id}", kwargs))
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "found", "remedies"),
+    [
+        ("NormalizeObservation", ["NormalizeObservation.obs_rms"], [OBSERVATIONS]),
+        ("NormalizeReward", ["NormalizeReward.return_rms"], [REWARDS]),
+        ("TimeLimit NormalizeObservation", ["NormalizeObservation.obs_rms"], [OBSERVATIONS]),
+        (
+            "TimeLimit NormalizeReward RecordEpisodeStatistics NormalizeObservation RescaleAction",
+            ["NormalizeReward.return_rms", "NormalizeObservation.obs_rms"],
+            [OBSERVATIONS, REWARDS],
+        ),
+    ],
+)
+def test_normalising_wrappers_are_named_with_what_to_do(
+    names: str, found: list[str], remedies: list[str]
+) -> None:
+    message = refusal("make_wrapped", names=names)
+    assert message.startswith("environments:make_wrapped keeps running statistics of its own (")
+    assert f"({', '.join(found)})" in message
+    for remedy in (OBSERVATIONS, REWARDS):
+        assert (remedy in message) == (remedy in remedies)
+
+
+def test_wrappers_of_other_libraries_and_within_an_environment_are_found() -> None:
+    assert "Centred.mean" in refusal("make_centred")
+    assert "NormalizeObservation.obs_rms" in refusal("make_vectorised")
+
+
+@pytest.mark.parametrize(
+    ("factory", "kwargs"),
+    [
+        ("make_centred", {"by_episode": True}),
+        ("make_wrapped", {"names": "NormalizeObservation", "fixed": True}),
+        ("make_wrapped", {"names": "TransformReward RescaleAction DelayObservation"}),
+        ("make_wrapped", {"names": "RecordEpisodeStatistics TimeLimit"}),
+    ],
+)
+def test_what_an_episode_begins_anew_is_accepted(factory: str, kwargs: dict[str, Any]) -> None:
+    assert probe_env(EnvConfig(f"environments:{factory}", kwargs))[0].obs_size == 2
+
+
+def test_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrapped = ["environments:make_wrapped", "--set", "env.kwargs.names=NormalizeObservation"]
+    with pytest.raises(SystemExit) as exited:
+        main(["train", *wrapped, "--replay", "uniform"])
+    assert exited.value.code == 2
+    assert OBSERVATIONS in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
