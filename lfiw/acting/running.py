@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from lfiw.acting.policy import ActionScale
 from lfiw.errors import InputError
 
 NAMES = re.compile(
@@ -22,7 +23,7 @@ KINDS = re.compile(r"running_?(mean|var|std|stat)|normali[sz]er$|welford", re.IG
 OF_REWARDS = re.compile(r"rew|ret", re.IGNORECASE)
 
 
-def refuse_running_statistics(env: gymnasium.Env[Any, Any], name: str, action: np.ndarray) -> None:
+def refuse_running_statistics(env: gymnasium.Env[Any, Any], name: str, scale: ActionScale) -> None:
     """One sentence where statistics outlive an episode: with another one in between, a reset to
     the same seed finds others. Those that stand still, or begin anew with each episode, do no
     harm."""
@@ -31,7 +32,7 @@ def refuse_running_statistics(env: gymnasium.Env[Any, Any], name: str, action: n
     env.reset(seed=0)
     before = dict(_statistics(env))
     env.reset(seed=1)
-    env.step(action)
+    env.step(scale.to_env(np.full(scale.low.shape, 0.5, np.float32)))
     env.reset(seed=0)
     running = [where for where, content in _statistics(env) if content != before.get(where)]
     if not running:

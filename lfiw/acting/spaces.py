@@ -86,8 +86,7 @@ def _probe_step(env: gymnasium.Env[Any, Any], name: str, spec: EnvSpec, scale: A
                 f"{name}: step() must return 5 values (observation, reward, terminated, "
                 f"truncated, info), as in Gymnasium."
             )
-        off_centre = np.full(spec.action_size, 0.5, np.float32)
-        refuse_running_statistics(env, name, scale.to_env(off_centre))
+        refuse_running_statistics(env, name, scale)
     except InputError:
         raise
     except Exception as error:

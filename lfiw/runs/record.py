@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lfiw.acting.envs import make_env
+from lfiw.acting.running import refuse_running_statistics
 from lfiw.acting.spaces import check_spaces
 from lfiw.errors import InputError, RunError
 from lfiw.extras import install_command
@@ -67,8 +68,9 @@ def record(
     frames: list[Any] = []
     total_reward, ended = 0.0, False
     try:
-        spec, _ = check_spaces(env, config.id)
+        spec, scale = check_spaces(env, config.id)
         check_fits(policy, folder, config.id, spec)
+        refuse_running_statistics(env, config.id, scale)
         obs, _ = env.reset(seed=episode_seed)
         frames.append(_frame(env))
         while not ended and len(frames) < MAX_RECORDED_STEPS:

@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hand_made import linear, make_run, save_snapshot
 
+import lfiw
 from lfiw.acting.spaces import probe_env
 from lfiw.cli import main
 from lfiw.env_config import EnvConfig
@@ -71,3 +74,16 @@ def test_nothing_is_written(
     assert exited.value.code == 2
     assert OBSERVATIONS in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_an_older_version_is_neither_evaluated_nor_recorded(tmp_path: Path) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    kwargs = {"names": "NormalizeObservation"}
+    run = make_run(
+        tmp_path / "run", "environments:make_wrapped", "td3", "uniform", **{"env.kwargs": kwargs}
+    )
+    save_snapshot(run, 100, {"policy": linear(np.zeros((2, 2)), [0, 0])}, action_size=2)
+    for use in (lfiw.evaluate, lambda folder: lfiw.record(folder, tmp_path / "episode.gif")):
+        with pytest.raises(InputError, match=r"NormalizeObservation\.obs_rms"):
+            use(run.folder)
+    assert not (tmp_path / "episode.gif").exists()

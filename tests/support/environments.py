@@ -541,10 +541,12 @@ def make_spanned(span: Any) -> Probe:
     return Probe()
 
 
-def make_wrapped(names: str = "", fixed: bool = False) -> gymnasium.Env[Any, Any]:
+def make_wrapped(
+    names: str = "", fixed: bool = False, render_mode: str | None = None
+) -> gymnasium.Env[Any, Any]:
     """A point in wrappers of Gymnasium, the first of them outermost; `fixed`: whose statistics
     stand still."""
-    env: Any = Point()
+    env: Any = Point(render_mode=render_mode)
     arguments: dict[str, tuple[Any, ...]] = {
         "TransformReward": (lambda reward: 0.1 * reward,),
         "RescaleAction": (-1.0, 1.0),
