@@ -10,7 +10,7 @@ import lfiw
 from lfiw.acting.rollout import EnvRunner, RunnerState
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError, RunError
-from lfiw.training.resume import resume
+from lfiw.training.resume import resume_all
 
 REFUSED = "environments:make_remembering does not repeat itself"
 
@@ -122,8 +122,8 @@ def test_a_training_is_not_resumed_to_other_bits(tmp_path: Path, what: str) -> N
     env = EnvConfig("environments:make_remembering", {"what": what})
     run = lfiw.train(env, "sac", "uniform", out=tmp_path, quiet=True, workers=0, **SMALL).folder
     if what == "nothing":
-        resume([run], env_steps=120, quiet=True, workers=0)
+        resume_all([run], env_steps=120, quiet=True, workers=0)
         return
     with pytest.raises(RunError, match=REFUSED):
-        resume([run], env_steps=120, quiet=True, workers=0)
-    resume([run], allow_inexact=True, quiet=True, workers=0)
+        resume_all([run], env_steps=120, quiet=True, workers=0)
+    resume_all([run], allow_inexact=True, quiet=True, workers=0)

@@ -16,12 +16,11 @@ from lfiw.errors import RunError
 from lfiw.paper.accuracy import ratio_accuracy
 from lfiw.paper.q_quality import q_quality
 from lfiw.results.store import comparable
-from lfiw.runs.evaluate import evaluate_run
 from lfiw.runs.snapshots import load_snapshot
 from lfiw.runs.verify import verify_run
 from lfiw.settings import to_json
 from lfiw.training.folder import Training
-from lfiw.training.resume import resume
+from lfiw.training.resume import resume_all
 
 SCALE = (2.0**9, 2.0**-6)
 SCALED = "environments:make_scaled"
@@ -119,7 +118,7 @@ def test_loaded_policy_and_evaluation_take_raw_observations(scaled: Training) ->
         obs, reward, terminated, truncated, _ = env.step(policy.predict(obs)[0])
         total += float(reward)
         over = terminated or truncated
-    (row,) = evaluate_run(scaled.folder, episodes=1, seed=1, episode_seed=4)
+    (row,) = lfiw.evaluate(scaled, episodes=1, seed=1, episode_seed=4)
     assert row["return_mean"] == pytest.approx(total, rel=1e-5)
     # By hand: normalise, then the policy of the arrays without statistics.
     arrays = dict(policy.arrays)
@@ -164,7 +163,7 @@ def test_stopped_within_a_phase_and_resumed_it_ends_the_same(
         patch.setattr("lfiw.training.member.Member.finish_phase", fail)
         with pytest.raises(RunError, match="pulled the plug"):
             train(tmp_path / "cut", env, agent, replay, seeds=seeds, **saving)
-    (resumed,) = resume([tmp_path / "cut"], quiet=True, workers=0)
+    (resumed,) = resume_all([tmp_path / "cut"], quiet=True, workers=0)
     assert rows(resumed.folder) == rows(whole.folder)
     for seed in seeds:
         assert same(policies(resumed, seed), policies(whole, seed))
