@@ -15,6 +15,7 @@ import numpy as np
 
 from lfiw.acting.policy import ActionScale
 from lfiw.errors import InputError
+from lfiw.wording import assignment
 
 NAMES = re.compile(
     r"rms$|running_?(mean|var|std|stat)|normali[sz]er$|(^|_)(mean|var|variance|std)$"
@@ -40,7 +41,8 @@ def refuse_running_statistics(env: gymnasium.Env[Any, Any], name: str, scale: Ac
     of_rewards = [where for where in running if OF_REWARDS.search(where)]
     remedies = []
     if len(of_rewards) < len(running):
-        remedies.append("normalise observations with --set env.normalize_observations=true")
+        wanted = assignment("env.normalize_observations", True)
+        remedies.append(f"normalise observations with {wanted}")
     if of_rewards:
         remedies.append("scale rewards by a constant (gymnasium.wrappers.TransformReward)")
     raise InputError(

@@ -13,7 +13,7 @@ from lfiw.cli import main
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 
-OBSERVATIONS = "--set env.normalize_observations=true"
+OBSERVATIONS = '**{"env.normalize_observations": True}'
 REWARDS = "scale rewards by a constant (gymnasium.wrappers.TransformReward)"
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_written(
     with pytest.raises(SystemExit) as exited:
         main(["train", *wrapped, "--replay", "uniform"])
     assert exited.value.code == 2
-    assert OBSERVATIONS in capfd.readouterr().err
+    assert "--set env.normalize_observations=true" in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
