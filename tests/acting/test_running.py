@@ -83,7 +83,11 @@ def test_a_folder_of_an_older_version_is_neither_evaluated_nor_recorded(tmp_path
         tmp_path / "run", "environments:make_wrapped", "td3", "uniform", **{"env.kwargs": kwargs}
     )
     save_snapshot(run, 100, {"policy": linear(np.zeros((2, 2)), [0, 0])}, action_size=2)
-    for use in (lfiw.evaluate, lambda folder: lfiw.record(folder, tmp_path / "episode.gif")):
+    video = tmp_path / "episode.gif"
+    for use in (
+        lambda folder: lfiw.evaluate(folder, trust_env=True),
+        lambda folder: lfiw.record(folder, video, trust_env=True),
+    ):
         with pytest.raises(InputError, match=r"NormalizeObservation\.obs_rms"):
             use(run.folder)
-    assert not (tmp_path / "episode.gif").exists()
+    assert not video.exists()
