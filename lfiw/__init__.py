@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lfiw.runs.policies import load_policy
     from lfiw.runs.record import Recording, record
     from lfiw.training import train, train_all
+    from lfiw.training.callback import Evaluation
     from lfiw.training.folder import Training
     from lfiw.training.resume import resume, resume_all
 
@@ -43,6 +44,7 @@ _HOMES = {
     "EreConfig": "lfiw.replay.ere",
     "LfiwConfig": "lfiw.replay.lfiw",
     "Training": "lfiw.training.folder",
+    "Evaluation": "lfiw.training.callback",
     "train": "lfiw.training",
     "train_all": "lfiw.training",
     "resume": "lfiw.training.resume",
@@ -52,6 +54,7 @@ _HOMES = {
 __all__ = [
     "EnvConfig",
     "EreConfig",
+    "Evaluation",
     "InputError",
     "LfiwConfig",
     "PerConfig",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import Field, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -98,6 +98,8 @@ class Evaluate(Command):
     """The policy of this training seed only."""
     episode_seed: int = 0
     """Episode k is reset with the seed EPISODE_SEED + k."""
+    which: Literal["latest", "best"] = "latest"
+    """The latest policy of a seed, or the one with its best evaluation in training."""
     json: Flag = False
     """Print JSON."""
     trust_env: TrustEnv = False
@@ -105,7 +107,14 @@ class Evaluate(Command):
     def run(self, console: Console) -> None:
         from lfiw.runs.evaluate import evaluate
 
-        rows = evaluate(self.folder, self.episodes, self.seed, self.episode_seed, self.trust_env)
+        rows = evaluate(
+            self.folder,
+            self.episodes,
+            self.seed,
+            self.episode_seed,
+            self.which,
+            self.trust_env,
+        )
         if self.json:
             print(json.dumps(rows, indent=2))
             return
@@ -179,6 +188,8 @@ class Record(Command):
     """The training seed whose policy acts."""
     episode_seed: int = 0
     """The seed of the episode's reset."""
+    which: Literal["latest", "best"] = "latest"
+    """As for evaluate."""
     out: Path = Path("episode.mp4")
     """The video: .mp4 or .gif."""
     trust_env: TrustEnv = False
@@ -187,6 +198,6 @@ class Record(Command):
         from lfiw.runs.record import record
 
         path, total_reward, length = record(
-            self.folder, self.out, self.seed, self.episode_seed, self.trust_env
+            self.folder, self.out, self.seed, self.episode_seed, self.which, self.trust_env
         )
         console.print(f"{path}: return {total_reward:,.1f} in {length} steps", soft_wrap=True)

@@ -32,6 +32,8 @@ AgentNames = Annotated[str, tyro.conf.arg(help=AGENT_NAMES)]
 ReplayNames = Annotated[str, tyro.conf.arg(help=REPLAY_NAMES)]
 AgentName = Annotated[str, tyro.conf.arg(help=f"The agent: {', '.join(AGENTS)}.")]
 ReplayName = Annotated[str, tyro.conf.arg(help=f"The replay strategy: {', '.join(REPLAYS)}.")]
+STOP_AT_RETURN = "End a run when the mean return of an evaluation reaches this."
+StopAtReturn = Annotated[float | None, unset("FLOAT", "", STOP_AT_RETURN)]
 Assignments = Annotated[
     tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME=VALUE")
 ]

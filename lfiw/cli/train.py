@@ -19,6 +19,7 @@ from lfiw.cli.options import (
     Folders,
     OnCluster,
     OnMachine,
+    StopAtReturn,
     TrustEnv,
     apply_settings,
     apply_sweeps,
@@ -69,6 +70,7 @@ class Train(OnCluster):
     """Or: exactly these seeds, separated by commas."""
     env_steps: Annotated[str | None, unset("INT", "1000000")] = None
     """Environment steps of each run."""
+    stop_at_return: StopAtReturn = None
     preset: Annotated[str | None, unset("STR", "default")] = None
     """default: good sample efficiency; paper: the paper's loop and numbers."""
     out: Path = Path("runs")
@@ -112,6 +114,7 @@ class Train(OnCluster):
         given = {
             "seeds": self.parse_seeds(),
             "env_steps": self.env_steps,
+            "stop_at_return": self.stop_at_return,
             "env.backend": self.env_backend,
             "deterministic": self.deterministic or None,
         }
@@ -186,6 +189,7 @@ class Resume(OnMachine):
     """Extend the runs to this many environment steps; schedules stay at their end values."""
     seeds: Annotated[str | None, unset("INT,...")] = None
     """Add these seeds to every run, separated by commas; those that it has just go on."""
+    stop_at_return: StopAtReturn = None
     allow_inexact: Flag = False
     """Go on although versions, hardware or settings differ."""
     trust_env: TrustEnv = False
@@ -200,6 +204,7 @@ class Resume(OnMachine):
             self.folders,
             env_steps=None if self.env_steps is None else parse("--env-steps", self.env_steps, int),
             seeds=parse_seeds(self.seeds) if self.seeds is not None else (),
+            stop_at_return=self.stop_at_return,
             allow_inexact=self.allow_inexact,
             trust_env=self.trust_env,
             workers=self.workers,

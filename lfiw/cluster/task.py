@@ -78,7 +78,7 @@ class LogReader:
             with open_plain(self.path) as file:
                 if os.fstat(file.fileno()).st_size < self.position:  # a resumed run has cut it
                     self.position = self.progress.faults = 0
-                    self.progress.stopped = []
+                    self.progress.stopped, self.progress.ended = [], []
                 file.seek(self.position)
                 whole, newline, _ = file.read(MAX_LOOK_BYTES).rpartition(b"\n")
         except (OSError, Damaged):

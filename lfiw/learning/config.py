@@ -65,6 +65,9 @@ class TrainConfig:
     eval_starts: Literal["varied", "fixed"] = setting(
         "varied", "whether every evaluation has reset seeds of its own, or all the same"
     )
+    stop_at_return: float | None = setting(
+        None, "a run ends when the mean return of an evaluation reaches it"
+    )
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     matmul_precision: Literal["default", "high", "highest"] = setting(
         "default", "of matrix products on the device"

@@ -9,7 +9,7 @@ from lfiw.acting.evaluator import Evaluator
 from lfiw.errors import InputError, RunError
 from lfiw.machine import usable_cores
 from lfiw.runs.layout import folder_of
-from lfiw.runs.policies import check_episode_seed, check_fits, load_policy
+from lfiw.runs.policies import Which, check_episode_seed, check_fits, load_policy
 from lfiw.runs.read import live_seeds
 from lfiw.runs.rows import Row, summed_up
 from lfiw.runs.trust import env_of
@@ -21,14 +21,16 @@ def evaluate(
     episodes: int = 10,
     seed: int | None = None,
     episode_seed: int = 0,
+    which: Which = "latest",
     trust_env: bool = False,
 ) -> list[Row]:
     """Deterministic episodes of trained policies, each in a process that makes the environment.
 
     `folder` is a method folder, or what `lfiw.train` returned. `seed` chooses the policy of one
     training seed; without it every seed's that was not given up is evaluated. Episode k is reset
-    with `episode_seed` + k. Each row has `seed`, `return_mean`, `return_std`, `length_mean` and
-    `episodes`. `trust_env` makes the environment of a folder that somebody else may have made.
+    with `episode_seed` + k. `which` is "latest", or "best" for policies that were evaluated best in
+    training. Each row has `seed`, `return_mean`, `return_std`, `length_mean` and `episodes`.
+    `trust_env` makes the environment of a folder that somebody else may have made.
 
     >>> lfiw.evaluate(training, episodes=20)[0]["return_mean"]
     """
@@ -42,7 +44,7 @@ def evaluate(
     seeds = live_seeds(folder) if seed is None else [seed]
     if not seeds:
         raise InputError(f"All seeds of {folder} were stopped for numbers that were not finite.")
-    policies = [load_policy(folder, chosen) for chosen in seeds]
+    policies = [load_policy(folder, chosen, which) for chosen in seeds]
     config = env_of(folder, trust_env)
     spec, _ = probe(config)
     for policy in policies:

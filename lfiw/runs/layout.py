@@ -12,6 +12,7 @@ from lfiw.errors import InputError
 from lfiw.import_path import CONFIG as CONFIG  # where all else of a folder's layout is
 
 ADDED = "added"  # below a method folder: the method folders of seeds that joined later
+POLICIES = {"latest": "seed-", "best": "best-seed-"}  # which is kept, and how its file is named
 SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)  # of training, when all networks are kept
 
 
@@ -44,8 +45,8 @@ def folder_of(named: str | PathLike[str]) -> Path:
     return Path(named)
 
 
-def policy_file(folder: str | Path, seed: int) -> Path:
-    return Path(folder) / "policies" / f"seed-{seed}.safetensors"
+def policy_file(folder: str | Path, seed: int, which: str = "latest") -> Path:
+    return Path(folder) / "policies" / f"{POLICIES[which]}{seed}.safetensors"
 
 
 def snapshot_file(folder: str | Path, percent: int, seed: int) -> Path:

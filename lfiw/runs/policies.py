@@ -5,31 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from lfiw.acting.policy import NumpyPolicy, Policy
 from lfiw.errors import Damaged, InputError
 from lfiw.runs.files import read_arrays, save_arrays
-from lfiw.runs.layout import parts_of, policy_file
+from lfiw.runs.layout import POLICIES, parts_of, policy_file
+from lfiw.settings import pick
 from lfiw.types import EnvSpec
 
+Which = Literal["latest", "best"]  # of the policies of a seed
 
-def load_policy(folder: str | PathLike[str], seed: int = 0) -> Policy:
-    """The policy of one seed of a method folder, or of what `lfiw.train` returned."""
+
+def load_policy(folder: str | PathLike[str], seed: int = 0, which: Which = "latest") -> Policy:
+    """The policy of one seed of a method folder, or of what `lfiw.train` returned: its latest, or
+    the one with its best evaluation."""
+    pick(which, POLICIES, "policy")
     folder = Path(folder)
     if not folder.exists():
         raise InputError(f"{folder} does not exist.")
     if not folder.is_dir():
         raise InputError(f"{folder} is a file; a method folder is needed, which holds policies/.")
-    files = [policy_file(part, seed) for part in parts_of(folder)]
+    files = [policy_file(part, seed, which) for part in parts_of(folder)]
     path = next((file for file in files if file.is_file()), None)
     if path is None:
-        known = sorted(
-            other.stem for file in files for other in file.parent.glob("seed-*.safetensors")
-        )
+        pattern = f"{POLICIES[which]}*.safetensors"
+        known = sorted(other.stem for file in files for other in file.parent.glob(pattern))
+        kind = "best policy" if which == "best" else "policy"
         raise InputError(
-            f"{folder} holds no policy of seed {seed}."
+            f"{folder} holds no {kind} of seed {seed}."
             + (f" It has: {', '.join(known)}." if known else "")
         )
     try:
@@ -46,10 +52,11 @@ def save_policies(
     folder: Path,
     policies: Mapping[int, Mapping[str, np.ndarray]],
     bounds: Mapping[str, np.ndarray],
+    which: Which = "latest",
 ) -> None:
     """Policy files by seed, complete with the action bounds."""
     for seed, arrays in policies.items():
-        save_arrays(policy_file(folder, seed), {**arrays, **bounds})
+        save_arrays(policy_file(folder, seed, which), {**arrays, **bounds})
 
 
 def check_policy(arrays: Mapping[str, np.ndarray]) -> None:

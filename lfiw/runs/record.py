@@ -17,7 +17,7 @@ from lfiw.errors import InputError, RunError
 from lfiw.extras import install_command
 from lfiw.runs.files import make_parent
 from lfiw.runs.layout import folder_of
-from lfiw.runs.policies import check_episode_seed, check_fits, load_policy
+from lfiw.runs.policies import Which, check_episode_seed, check_fits, load_policy
 from lfiw.runs.trust import env_of
 from lfiw.settings import conform
 from lfiw.wording import one_line
@@ -38,12 +38,14 @@ def record(
     out: str | PathLike[str] = "episode.mp4",
     seed: int = 0,
     episode_seed: int = 0,
+    which: Which = "latest",
     trust_env: bool = False,
 ) -> Recording:
     """One deterministic episode as a video, without a screen.
 
     `folder` is a method folder, or what `lfiw.train` returned; the policy of its training seed
-    `seed` acts. The name of the video, `out`, ends in .mp4 or .gif.
+    `seed` acts, its latest or with `which="best"` the one that was evaluated best in training. The
+    name of the video, `out`, ends in .mp4 or .gif.
     `trust_env` makes the environment of a folder that somebody else may have made.
 
     >>> lfiw.record(training, "episode.mp4", seed=1).total_reward
@@ -54,7 +56,7 @@ def record(
     if path.suffix.lower() not in (".mp4", ".gif"):
         raise InputError(f"{out}: the file name must end in .mp4 or .gif.")
     check_episode_seed(episode_seed)
-    policy = load_policy(folder, seed)
+    policy = load_policy(folder, seed, which)
     make_parent(path)
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # renders without a screen

@@ -39,23 +39,30 @@ def start_facts(config: Mapping[str, Any]) -> dict[str, Any]:
         "episodes": None,
         "faults": None,
         "stopped": {},
+        "ended": {},
+        "best": {},
         "config": dict(config),
     }
 
 
 def is_last(facts: Mapping[str, Any], env_steps: int) -> bool:
-    """Whether a checkpoint leaves nothing to train: it is of the last step, and not within a
-    phase."""
-    return facts.get("env_steps") == env_steps and facts["episodes"] is None
+    """Whether a checkpoint leaves nothing to train: it is of the last step, or its runs were ended
+    on purpose; and it is not within a phase."""
+    ended = facts.get("ended", {})
+    nobody_left = bool(ended) and facts["runners"].keys() <= {*ended, *facts["stopped"]}
+    return (facts["env_steps"] == env_steps or nobody_left) and facts["episodes"] is None
 
 
 def is_finished(folder: Path, env_steps: int) -> bool:
     """Whether the newest checkpoint is the last one."""
     try:
-        newest = list_checkpoints(folder)[:1]
-        return bool(newest) and is_last(read_manifest(newest[0])["facts"], env_steps)
+        for newest in list_checkpoints(folder)[:1]:
+            facts = read_manifest(newest)["facts"]
+            check_facts(newest, facts)
+            return is_last(facts, env_steps)
     except Damaged:
-        return False
+        pass
+    return False
 
 
 def newest_good(
@@ -112,9 +119,12 @@ def check_facts(path: Path, facts: Mapping[str, Any]) -> None:
     """Facts whose hash is right can still be nonsense that somebody made."""
     try:
         counts = [facts[name] for name in COUNTS]
+        # Older checkpoints know of no runs that were ended, and of no best policies.
+        ended, best = facts.get("ended", {}), facts.get("best", {})
+        gone = facts["stopped"].keys() | ended.keys()
         for seed, rows in facts["segments"].items():
             counts += [int(seed), rows["row_bytes"], rows["num_rows"]]
-            whole = rows["num_rows"] == facts["env_steps"] or seed in facts["stopped"]
+            whole = rows["num_rows"] == facts["env_steps"] or seed in gone
             _expect(whole, "its rows are not its steps")
             _expect(len(rows["sha256"]) == rows["num_rows"] // SEGMENT_ROWS + 1, "hashes miss")
         for runner in facts["runners"].values():
@@ -123,7 +133,8 @@ def check_facts(path: Path, facts: Mapping[str, Any]) -> None:
         _expect(all(type(n) is int and 0 <= n < 2**53 for n in counts), "counts are no counts")
         _expect(math.isfinite(facts["wall_seconds"]), "its time is not finite")
         seeds = facts["segments"].keys()
-        _expect(facts["runners"].keys() == seeds >= facts["stopped"].keys(), "its seeds differ")
+        _expect(facts["runners"].keys() == seeds >= gone | best.keys(), "its seeds differ")
+        _expect(all(map(math.isfinite, best.values())), "a best return is not finite")
         _expect(isinstance(facts["config"]["config"], dict), "it has no config")
         phase = (facts["episodes"], facts["faults"])
         between = phase == (None, None)

@@ -55,6 +55,11 @@ def stopped_row(seed: int, env_steps: int, reason: str) -> Row:
     return {"kind": "stopped", "seed": seed, "env_steps": env_steps, "reason": reason}
 
 
+def ended_row(seed: int, env_steps: int, reason: str) -> Row:
+    """The last row of a run that was ended on purpose while others went on."""
+    return {"kind": "ended", "seed": seed, "env_steps": env_steps, "reason": reason}
+
+
 def warning_row(seed: int, env_steps: int, reason: str) -> Row:
     """What a user should look at; the run goes on."""
     return {"kind": "warning", "seed": seed, "env_steps": env_steps, "reason": reason}

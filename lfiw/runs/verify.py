@@ -64,13 +64,14 @@ def damaged_arrays(folder: Path, config: dict[str, Any]) -> Iterator[str]:
     """Policies and snapshots carry their own hashes."""
     stopped = stopped_seeds(folder)  # perhaps before they had one
     policies = {policy_file(folder, seed): seed for seed in config["seeds"]}
+    best = {policy_file(folder, seed, "best") for seed in config["seeds"]}
     written = {*folder.glob("policies/*"), *folder.glob("snapshots/*/*")}
     if any(folder.glob("policies/*")):  # not there before the first evaluation
         written |= {path for path, seed in policies.items() if seed not in stopped}
     for path in sorted(written):
         try:
             arrays = read_arrays(path, hash_required=True)
-            if path in policies:
+            if path in policies or path in best:
                 check_policy(arrays)
         except Damaged as error:
             yield str(error)

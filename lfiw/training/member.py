@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 
 import numpy as np
 
@@ -20,12 +21,25 @@ from lfiw.runs.layout import SNAPSHOT_PERCENTS, snapshot_file
 from lfiw.runs.log import RunLog
 from lfiw.runs.policies import save_policies
 from lfiw.runs.read import read_metrics
-from lfiw.runs.rows import Row, eval_row, stopped_row, train_row, warning_row
+from lfiw.runs.rows import (
+    Row,
+    ended_row,
+    eval_row,
+    rounded,
+    stopped_row,
+    train_row,
+    warning_row,
+)
 from lfiw.runs.segments import Segments
+from lfiw.training.callback import Evaluation
 from lfiw.training.guard import Guard
 from lfiw.training.jobs import Entrant
 from lfiw.training.phase import Phase, Position, sickness
-from lfiw.training.saving import Saved, load, save
+from lfiw.training.saving import Best, Saved, load, save
+
+OF_RETURNS = ("return_mean", "return_std", "length_mean")
+
+Ask = Callable[[Evaluation], bool]  # whether a run goes on after it
 
 
 class Member:
@@ -39,6 +53,7 @@ class Member:
         log: RunLog,
         segments: Sequence[Segments],
         saved: Saved | None,  # the checkpoint that training goes on from
+        ask: Ask | None = None,
     ) -> None:
         self.entrant, self.config, self.folder = entrant, entrant.config, entrant.folder
         self.evaluator, self.collector, self.log, self.segments = (
@@ -50,7 +65,13 @@ class Member:
         self.config_file = read_config(self.folder)
         self.policies: Sequence[PolicyArrays] = ()
         self.runners = dict(enumerate(saved.runners)) if saved else collector.opened
+        self.ask = ask
         self.stopped = dict(saved.stopped) if saved else {}  # sick runs and what they have
+        self.ended = dict(saved.ended) if saved else {}  # on purpose, and why
+        # What checkpoints keep of runs that were ended, whose slots learn on from nothing.
+        self.ended_learners = {run: saved.learners[run] for run in saved.ended} if saved else {}
+        self.evaluated: dict[int, Evaluation] = {}  # the newest that nobody was asked about
+        self.best = dict(saved.best) if saved else {}
         self.phase = saved.phase if saved else None
         self.guards = {seed: Guard(self.config) for seed in self.config.seeds}
         for row in read_metrics(self.folder):  # of runs that go on
@@ -63,9 +84,12 @@ class Member:
             self.runners |= collector.restore(live, entrant.job.allow_inexact)
             if saved.config_file["config"].get("env_steps") != self.config.env_steps:
                 self._retake_snapshots(saved)
+        for run in self.best:  # a file may be of what came after the checkpoint
+            self._save_best(run)
 
     def live_runs(self) -> list[int]:
-        return [run for run in range(len(self.config.seeds)) if run not in self.stopped]
+        gone = self.stopped.keys() | self.ended.keys()
+        return [run for run in range(len(self.config.seeds)) if run not in gone]
 
     def collect(self, count: int, random: bool) -> dict[int, Collected]:
         """Environment steps of all runs; nothing is kept before all members have theirs."""
@@ -100,15 +124,18 @@ class Member:
 
     def finish_phase(
         self, position: Position, calls: Calls, snapshots: Callable[[], Sequence[Arrays]]
-    ) -> None:
-        """Log the phase, and keep snapshots and evaluate when it is time."""
+    ) -> bool:
+        """Log the phase, and keep snapshots and evaluate when it is time; says whether that has
+        ended a run."""
         assert self.phase is not None
         self._log_phase(self.phase, calls, position)
         self.phase = None
         self._snapshot_when_due(position.env_steps, snapshots)
         finished = position.env_steps >= self.config.env_steps
-        if finished or position.crossed(self.config.eval_every_env_steps):
-            self._evaluate(position.env_steps)
+        if not (finished or position.crossed(self.config.eval_every_env_steps)):
+            return False
+        self._evaluate(position)
+        return self._end_runs()
 
     def _log_phase(self, phase: Phase, calls: Calls, position: Position) -> None:
         seconds = time.monotonic() - phase.started
@@ -148,38 +175,90 @@ class Member:
         policies = {self.config.seeds[run]: self.policies[run] for run in self.live_runs()}
         save_policies(self.folder, policies, self.entrant.bounds)
 
-    def _evaluate(self, env_steps: int) -> None:
+    def _evaluate(self, position: Position) -> None:
         self.save_policies()
         for run in self.live_runs():
             seed = self.config.seeds[run]
             episodes = eval_seeds(
                 seed,
                 self.config.eval_episodes,
-                env_steps if self.config.eval_starts == "varied" else None,
+                position.env_steps if self.config.eval_starts == "varied" else None,
             )
             future = self.evaluator.submit(self.policies[run], episodes)
-            self.log.append((future, self._to_eval_row(seed, env_steps)))
+            to_row = partial(self._take_evaluation, run, position, self.policies[run])
+            self.log.append((future, to_row))
 
-    def _to_eval_row(self, seed: int, env_steps: int) -> Callable[[Evaluated], Row]:
-        def to_row(evaluated: Evaluated) -> Row:
-            times = {"wall_seconds": self.log.wall_seconds()}
-            return eval_row(seed, env_steps, *evaluated) | times
+    def _take_evaluation(
+        self, run: int, position: Position, policy: PolicyArrays, evaluated: Evaluated
+    ) -> Row:
+        """The row of an evaluation; its policy is kept if none before was better."""
+        seed, env_steps = self.config.seeds[run], position.env_steps
+        row = eval_row(seed, env_steps, *evaluated)
+        if evaluated.episodes:
+            # As the log has them, so that a resumed run decides alike.
+            numbers = {name: rounded(row[name]) for name in OF_RETURNS}
+            best = self.best.get(run)
+            is_best = best is None or numbers["return_mean"] > best.return_mean
+            if is_best:
+                self.best[run] = Best(numbers["return_mean"], policy)
+                self._save_best(run)
+            self.evaluated[run] = Evaluation(
+                folder=self.folder,
+                method=self.folder.name,
+                env=self.config.env.id,
+                seed=seed,
+                env_steps=env_steps,
+                updates=position.updates,
+                returns=tuple(episode.total_reward for episode in evaluated.episodes),
+                is_best=is_best,
+                **numbers,
+            )
+        return row | {"wall_seconds": self.log.wall_seconds()}
 
-        return to_row
+    def _save_best(self, run: int) -> None:
+        policies = {self.config.seeds[run]: self.best[run].policy}
+        save_policies(self.folder, policies, self.entrant.bounds, "best")
+
+    def _end_runs(self) -> bool:
+        """End those that the user wants to end after this evaluation, and say whether there are
+        any. Training waits for the evaluation, or where a run ends would depend on timing."""
+        if self.ask is None and self.config.stop_at_return is None:
+            return False
+        self.log.flush(wait=True)
+        live = len(self.live_runs())
+        for run in self.live_runs():
+            evaluation = self.evaluated.pop(run, None)  # none where it failed
+            reason = evaluation and self._reason_to_end(evaluation)
+            if evaluation and reason:
+                self.ended[run] = reason
+                times = {"wall_seconds": self.log.wall_seconds()}
+                self.log.append(ended_row(evaluation.seed, evaluation.env_steps, reason) | times)
+        return len(self.live_runs()) < live
+
+    def _reason_to_end(self, evaluation: Evaluation) -> str | None:
+        goes_on = self.ask is None or self.ask(evaluation)
+        goal = self.config.stop_at_return
+        if goal is not None and evaluation.return_mean >= goal:
+            return f"its return {evaluation.return_mean:g} has reached stop_at_return {goal:g}"
+        return None if goes_on else "on_evaluation returned False"
 
     def save(self, position: Position, learners: Sequence[Arrays], calls: Calls) -> None:
         """Commit a checkpoint."""
         log = self.log.facts()  # which waits for evaluations
+        # The first checkpoint after the end of a run is made right then.
+        self.ended_learners = {run: learners[run] for run in self.ended} | self.ended_learners
         saved = Saved(
             position=position,
             next_snapshot=self.next_snapshot,
             log=log | {"wall_seconds": self.log.wall_seconds()},
             runners=[self.runners[run] for run in range(len(self.config.seeds))],
             segments=[segments.facts() for segments in self.segments],
-            learners=learners,
+            learners=[self.ended_learners.get(run, own) for run, own in enumerate(learners)],
             phase=self.phase,
             calls=calls if self.phase else [],
             stopped=self.stopped,
+            ended=self.ended,
+            best=self.best,
             config_file=self.config_file,
         )
         save(self.folder, self.config.seeds, saved)
@@ -190,7 +269,11 @@ class Member:
 
 
 def open_member(
-    entrant: Entrant, evaluator: Evaluator, num_workers: int, stack: ExitStack
+    entrant: Entrant,
+    evaluator: Evaluator,
+    num_workers: int,
+    stack: ExitStack,
+    ask: Ask | None = None,
 ) -> tuple[Member, Position, SavedRuns | None]:
     """Take hold of everything, at the start or where the checkpoint left it; returns what the runs
     come back from on the device."""
@@ -208,10 +291,11 @@ def open_member(
     stack.enter_context(closing(log))
     collector = stack.enter_context(closing(Collector(config.env, config.seeds, num_workers)))
     if saved is None:
-        return Member(entrant, evaluator, collector, log, segments, None), Position(), None
+        member = Member(entrant, evaluator, collector, log, segments, None, ask)
+        return member, Position(), None
     rows = [
         own.restore(facts, config.capacity)
         for own, facts in zip(segments, saved.segments, strict=True)
     ]
-    member = Member(entrant, evaluator, collector, log, segments, saved)
+    member = Member(entrant, evaluator, collector, log, segments, saved, ask)
     return member, saved.position, SavedRuns(saved.learners, rows, saved.calls)

@@ -39,6 +39,7 @@ class Progress:
     under_way: dict[int, dict[int, float | None]] = field(default_factory=dict)  # the others
     faults: int = 0  # failures of environments that were survived
     stopped: list[int] = field(default_factory=list)  # seeds that were given up
+    ended: list[int] = field(default_factory=list)  # seeds that were ended on purpose
     warnings: list[str] = field(default_factory=list)  # sentences to show once
     state: str = "starting"
 
@@ -50,6 +51,8 @@ class Progress:
             found[row["seed"]] = row.get("return_mean")
         if row["kind"] == "stopped":
             self.stopped.append(row["seed"])
+        if row["kind"] == "ended":
+            self.ended.append(row["seed"])
         if row["kind"] == "warning" and self.state != "starting":  # then it is an old one
             where = f"{self.name} seed {row['seed']} at {row['env_steps']:,} steps"
             self.warnings.append(f"Warning: {where}: {one_line(str(row.get('reason')))}.")
@@ -60,7 +63,7 @@ class Progress:
         """An evaluation is shown when every run that goes on has had it."""
         found = self.under_way[env_steps]
         live = {seed: mean for seed, mean in found.items() if seed not in self.stopped}
-        if len(live) < self.num_runs - len(self.stopped):
+        if len(live) < self.num_runs - len({*self.stopped, *self.ended}):
             return
         del self.under_way[env_steps]
         if returns := {seed: mean for seed, mean in live.items() if mean is not None}:
@@ -103,7 +106,8 @@ def troubles(method: Progress) -> str:
     """What a user should look at, led by a comma; nothing where all is well."""
     faults = f", {method.faults} fault{'s' * (method.faults > 1)}" if method.faults else ""
     stopped = "".join(f", seed {seed} stopped" for seed in method.stopped)
-    return faults + stopped
+    ended = "".join(f", seed {seed} ended" for seed in method.ended)
+    return faults + stopped + ended
 
 
 # What is waited for in each state, once the user asked to stop.
@@ -180,19 +184,21 @@ def show_progress(
     running: Callable[[], bool],
     console: Console,
     stopping: Callable[[], bool] = lambda: False,
+    pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Show the methods until `running` says no; called in the main thread."""
+    """Show the methods until `running` says no; called in the main thread, which does something
+    else during a `pause`."""
     rate = Rate(methods)
     notice = StopNotice(stopping, methods, console)
     if not console.is_terminal:
-        _print_lines(methods, running, console, rate, notice)
+        _print_lines(methods, running, console, rate, notice, pause)
         return
     with Live(console=console, refresh_per_second=4) as live:
         while running():
             notice.look()
             print_warnings(methods, console)
             live.update(live_table(title(), methods, *rate.read(), console.width))
-            time.sleep(REFRESH_SECONDS)
+            pause(REFRESH_SECONDS)
         print_warnings(methods, console)
         live.update(live_table(title(), methods, *rate.read(), console.width))
 
@@ -210,6 +216,7 @@ def _print_lines(
     console: Console,
     rate: Rate,
     notice: StopNotice,
+    pause: Callable[[float], None],
 ) -> None:
     printed: dict[int, int] = {}
     alive = True
@@ -231,4 +238,4 @@ def _print_lines(
                     soft_wrap=True,
                 )
                 printed[id(method)] = first = first + 1
-        time.sleep(REFRESH_SECONDS)
+        pause(REFRESH_SECONDS)

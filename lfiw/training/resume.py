@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
@@ -28,7 +28,8 @@ from lfiw.runs.layout import (
 from lfiw.runs.lock import locked
 from lfiw.runs.recovery import is_last, newest_good
 from lfiw.runs.trust import Trust, late_signature, trusted_config
-from lfiw.settings import conform, parts, to_json, walk
+from lfiw.settings import conform, override, parts, to_json, walk
+from lfiw.training.callback import OnEvaluation
 from lfiw.training.devices import choose_devices, hardware, prepare_jax
 from lfiw.training.folder import Training
 from lfiw.training.jobs import Job
@@ -36,7 +37,7 @@ from lfiw.training.start import run_jobs
 from lfiw.wording import option, option_name
 
 # What a resume may change: how far a run goes, and when it is saved.
-CHANGEABLE = ("env_steps", "schedule_env_steps", "checkpoint")
+CHANGEABLE = ("env_steps", "schedule_env_steps", "stop_at_return", "checkpoint")
 # What a folder that is taken up goes on with, whatever would be the default by now.
 KEPT_BY_THE_FOLDER = ("checkpoint.", "eval_starts")
 
@@ -46,19 +47,22 @@ def resume(
     *,
     env_steps: int | None = None,
     seeds: Sequence[int] = (),
+    stop_at_return: float | None = None,
     allow_inexact: bool = False,
     trust_env: Trust = False,
     workers: int | None = None,
     devices: str | None = None,
     quiet: bool = False,
+    on_evaluation: OnEvaluation | None = None,
 ) -> Training:
     """Go on with one method where it was stopped or killed, to the same bits on the same machine;
     a finished one is left as it is.
 
     `folder` is a method folder, or what `lfiw.train` returned. `env_steps` extends its runs, and
-    `seeds` that it does not have yet are added. `allow_inexact` goes on although versions, hardware
-    or settings differ, and `trust_env` makes the environment of a folder that somebody else may
-    have made.
+    `seeds` that it does not have yet are added. `stop_at_return` changes what return ends a run;
+    those that have ended stay so. `allow_inexact` goes on although versions, hardware or settings
+    differ, and `trust_env` makes the environment of a folder that somebody else may have made.
+    `on_evaluation` is as for `lfiw.train`; it is not told again of what was saved.
 
     >>> training = lfiw.resume("runs/Pendulum-v1/sac-lfiw", env_steps=40_000)
     """
@@ -68,9 +72,18 @@ def resume(
             f"{folder_of(folder)} holds {len(found)} method folders: name one of them, or go on "
             f"with all (lfiw.resume_all)."
         )
-    where: dict[str, Any] = {"workers": workers, "devices": devices, "quiet": quiet}
-    allowed: dict[str, Any] = {"allow_inexact": allow_inexact, "trust_env": trust_env}
-    return resume_all(found, env_steps=env_steps, seeds=seeds, **allowed, **where)[0]
+    return resume_all(
+        found,
+        env_steps=env_steps,
+        seeds=seeds,
+        stop_at_return=stop_at_return,
+        allow_inexact=allow_inexact,
+        trust_env=trust_env,
+        workers=workers,
+        devices=devices,
+        quiet=quiet,
+        on_evaluation=on_evaluation,
+    )[0]
 
 
 def resume_all(
@@ -78,11 +91,13 @@ def resume_all(
     *,
     env_steps: int | None = None,
     seeds: Sequence[int] = (),
+    stop_at_return: float | None = None,
     allow_inexact: bool = False,
     trust_env: Trust = False,
     workers: int | None = None,
     devices: str | None = None,
     quiet: bool = False,
+    on_evaluation: OnEvaluation | None = None,
 ) -> list[Training]:
     """Go on with every method folder at or below the paths, side by side; the rest as for
     `resume`."""
@@ -90,6 +105,7 @@ def resume_all(
         raise InputError(f"lfiw.resume_all takes a list of folders, not {folder_of(paths)}.")
     env_steps = conform("env_steps", env_steps, int | None)
     seeds = conform("seeds", seeds, tuple[int, ...])
+    changes = {"env_steps": env_steps, "stop_at_return": stop_at_return}
     console = Console(quiet=quiet, stderr=True, markup=False)
     here = conditions(devices)
     jobs = []
@@ -98,7 +114,7 @@ def resume_all(
         for folder in folders:
             refuse_links(folder)
             jobs += [
-                take_up(part, here, locks, console, env_steps, allow_inexact, trust_env)
+                take_up(part, here, locks, console, changes, allow_inexact, trust_env)
                 for part in parts_of(folder)
             ]
             config = next(job.config for job in jobs if job.folder == folder)
@@ -112,7 +128,7 @@ def resume_all(
             if job.checkpoint is None or not is_last(job.checkpoint.facts, job.config.env_steps)
         ]
         if unfinished:
-            run_jobs(unfinished, workers, devices, console)
+            run_jobs(unfinished, workers, devices, console, on_evaluation)
     configs = {job.folder: job.config for job in jobs}
     return [Training(folder, configs[folder]) for folder in folders]
 
@@ -122,7 +138,7 @@ def take_up(
     here: dict[str, Any],
     locks: ExitStack,
     console: Console,
-    env_steps: int | None = None,
+    changes: Mapping[str, Any] | None = None,
     allow_inexact: bool = False,
     trust_env: Trust = False,
 ) -> Job:
@@ -141,7 +157,7 @@ def take_up(
         console.print(
             f"Note: {folder} goes on inexactly: it is not {option('deterministic')} on a GPU."
         )
-    config = extended(stored, env_steps)
+    config = extended(stored, **changes or {})
     check(config)
     if checkpoint is not None and checkpoint.facts["env_steps"] > config.env_steps:
         raise InputError(f"{folder} has already made {checkpoint.facts['env_steps']} steps.")
@@ -191,8 +207,12 @@ def conditions(devices: str | None) -> dict[str, Any]:
     return {"versions": versions("envpool"), "hardware": hardware(choose_devices(devices))}
 
 
-def extended(config: TrainConfig, env_steps: int | None) -> TrainConfig:
-    """More steps; annealed settings stay at their end values."""
+def extended(
+    config: TrainConfig, env_steps: int | None = None, stop_at_return: float | None = None
+) -> TrainConfig:
+    """More steps, where annealed settings stay at their end values, or until another return."""
+    if stop_at_return is not None:
+        config = override(config, "stop_at_return", stop_at_return)
     if env_steps is None or env_steps == config.env_steps:
         return config
     if env_steps < config.env_steps:

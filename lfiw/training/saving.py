@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from lfiw.acting.episodes import Episode
 from lfiw.acting.networks import below
@@ -17,6 +19,13 @@ from lfiw.training.phase import Phase, Position
 
 ENDED_ACTIONS = "ended_episode.actions"
 NO_PHASE: dict[str, Any] = {"episodes": None, "faults": None}  # the facts between two phases
+
+
+class Best(NamedTuple):
+    """The best evaluation of a run, and the policy that it was of."""
+
+    return_mean: float
+    policy: Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,8 @@ class Saved:
     phase: Phase | None  # None between two phases
     calls: Calls  # metrics of the phase's calls
     stopped: Mapping[int, str]  # runs that were given up, and why
+    ended: Mapping[int, str]  # runs that were ended on purpose, and why
+    best: Mapping[int, Best]
     config_file: Mapping[str, Any]
 
 
@@ -47,6 +58,8 @@ def save(folder: Path, seeds: Sequence[int], saved: Saved) -> None:
         "segments": dict(zip(names, saved.segments, strict=True)),
         **({"episodes": phase.episodes, "faults": phase.faults} if phase else NO_PHASE),
         "stopped": {names[run]: reason for run, reason in saved.stopped.items()},
+        "ended": {names[run]: reason for run, reason in saved.ended.items()},
+        "best": {names[run]: best.return_mean for run, best in saved.best.items()},
         "config": saved.config_file,
     }
     files = {
@@ -55,6 +68,7 @@ def save(folder: Path, seeds: Sequence[int], saved: Saved) -> None:
             "episode.actions": runner.actions,
             "episode.obs": runner.obs,
             **({} if runner.ended_actions is None else {ENDED_ACTIONS: runner.ended_actions}),
+            **_of_best(saved.best.get(run)),
             **_of_calls(saved.calls, run),
         }
         for run, (name, learner, runner) in enumerate(
@@ -96,8 +110,17 @@ def load(checkpoint: Checkpoint, seeds: Sequence[int]) -> Saved:
         phase=phase,
         calls=_calls_of(arrays),
         stopped={names.index(name): reason for name, reason in facts["stopped"].items()},
+        ended={names.index(name): reason for name, reason in facts.get("ended", {}).items()},
+        best={
+            names.index(name): Best(return_mean, below(arrays[names.index(name)], "best"))
+            for name, return_mean in facts.get("best", {}).items()
+        },
         config_file=facts["config"],
     )
+
+
+def _of_best(best: Best | None) -> Arrays:
+    return {f"best.{name}": array for name, array in best.policy.items()} if best else {}
 
 
 def _of_calls(calls: Calls, run: int) -> Arrays:

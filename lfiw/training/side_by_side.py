@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.console import Console
 
 from lfiw.acting.evaluator import Evaluator
 from lfiw.errors import InputError, RunError
+from lfiw.training.callback import Desk, OnEvaluation
 from lfiw.training.member import Member
 from lfiw.training.progress import show_progress
 from lfiw.training.trainer import Stopped, Trainer
@@ -40,9 +42,15 @@ def stop_on_signal(stop: threading.Event) -> Iterator[None]:
             signal.signal(name, handler)
 
 
-def train_side_by_side(trainers: Sequence[Trainer], num_workers: int, console: Console) -> None:
+def train_side_by_side(
+    trainers: Sequence[Trainer],
+    num_workers: int,
+    console: Console,
+    on_evaluation: OnEvaluation | None = None,
+) -> None:
     """One thread per team: while one waits for the device, another steps environments."""
     stop = threading.Event()
+    desk = Desk(on_evaluation, stop.set) if on_evaluation else None
     failures: dict[str, BaseException] = {}
     entrants = [entrant for trainer in trainers for entrant in trainer.entrants]
     total_runs = sum(len(entrant.config.seeds) for entrant in entrants)
@@ -52,7 +60,8 @@ def train_side_by_side(trainers: Sequence[Trainer], num_workers: int, console: C
 
     def run(trainer: Trainer) -> None:
         try:
-            trainer.run(num_workers, evaluators[repr(trainer.config.env)], stop.is_set)
+            evaluator = evaluators[repr(trainer.config.env)]
+            trainer.run(num_workers, evaluator, stop.is_set, desk.ask if desk else None)
         except Stopped:
             trainer.say("stopped")
         except BaseException as error:
@@ -70,15 +79,20 @@ def train_side_by_side(trainers: Sequence[Trainer], num_workers: int, console: C
                 lambda: any(thread.is_alive() for thread in threads),
                 console,
                 stop.is_set,
+                desk.serve if desk else time.sleep,
             )
         except BaseException:  # nobody can read it any more: save, as after a signal
             stop.set()
             raise
         finally:
+            if desk:
+                desk.close()
             for thread in threads:
                 thread.join()
             for evaluator in evaluators.values():
                 evaluator.close()
+    if desk and desk.failure:
+        raise desk.failure
     _raise_failures(failures)
     if stop.is_set():
         raise KeyboardInterrupt(resume_hint([entrant.folder for entrant in entrants]))

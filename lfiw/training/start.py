@@ -16,6 +16,7 @@ from lfiw.machine import usable_cores
 from lfiw.runs.layout import short_names
 from lfiw.runs.trust import keyless_note
 from lfiw.settings import to_json
+from lfiw.training.callback import OnEvaluation
 from lfiw.training.devices import (
     check_memory,
     choose_devices,
@@ -31,11 +32,17 @@ from lfiw.training.trainer import Trainer
 
 
 def run_jobs(
-    jobs: Sequence[Job], workers: int | None, devices: str | None, console: Console
+    jobs: Sequence[Job],
+    workers: int | None,
+    devices: str | None,
+    console: Console,
+    on_evaluation: OnEvaluation | None = None,
 ) -> list[Training]:
     """Check that all jobs can start, then train them side by side."""
     if workers is not None and workers < 0:
         raise InputError(f"workers must be at least 0, not {workers}.")
+    if on_evaluation is not None and not callable(on_evaluation):
+        raise InputError(f"on_evaluation must be a function, not {on_evaluation!r}.")
     say = partial(console.print, highlight=False, soft_wrap=True)
     probed = probe_all([job.config.env for job in jobs], in_process=workers == 0)
     prepare_jax()
@@ -72,5 +79,5 @@ def run_jobs(
                 else:
                     begin_folder(job, circumstances, locks)
         num_workers = usable_cores() if workers is None else workers
-        train_side_by_side(trainers, num_workers, console)
+        train_side_by_side(trainers, num_workers, console, on_evaluation)
     return [Training(job.folder, job.config) for job in jobs]

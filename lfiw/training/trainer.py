@@ -18,7 +18,7 @@ from lfiw.learning.learner import updates_in_call
 from lfiw.learning.team import Arrays, SavedRuns, Team, placement
 from lfiw.training.devices import hardware
 from lfiw.training.jobs import Entrant
-from lfiw.training.member import Member, open_member
+from lfiw.training.member import Ask, Member, open_member
 from lfiw.training.phase import Position
 
 Result = TypeVar("Result")
@@ -63,13 +63,18 @@ class Trainer:
             for placed in placement(self.configs, self.devices)
         ]
 
-    def run(self, num_workers: int, evaluator: Evaluator, should_stop: Callable[[], bool]) -> None:
+    def run(
+        self,
+        num_workers: int,
+        evaluator: Evaluator,
+        should_stop: Callable[[], bool],
+        ask: Ask | None = None,
+    ) -> None:
         """Train to the end, from the start or from checkpoints of one position."""
         with ExitStack() as stack:
             self.threads = stack.enter_context(ThreadPoolExecutor(len(self.entrants), "member"))
-            self._open(
-                partial(open_member, evaluator=evaluator, num_workers=num_workers, stack=stack)
-            )
+            tools: dict[str, Any] = {"evaluator": evaluator, "num_workers": num_workers}
+            self._open(partial(open_member, **tools, stack=stack, ask=ask))
             self.say("training")
             self._train(should_stop)
             self.say("done")
@@ -113,8 +118,8 @@ class Trainer:
             if not self._in_phase():
                 self._collect()
             self._learn(should_stop)
-            self._finish_phase()
-            if self.position.env_steps < self.config.env_steps and self._checkpoint_due():
+            ended = self._finish_phase()
+            if self._goes_on() and (ended or self._checkpoint_due()):
                 self._save()
         self.say("evaluating")
         for member in self.members:
@@ -177,16 +182,22 @@ class Trainer:
         for member, policies, calls in learned:
             member.take_policies(policies, calls, self.position.env_steps)
 
-    def _finish_phase(self) -> None:
+    def _finish_phase(self) -> bool:
+        """Whether a run has ended with it."""
         self._settle()
         snapshots = cache(self.team.snapshots)  # of all methods, once, if one is due
 
         def snapshots_of(index: int) -> list[Arrays]:
             return snapshots()[index]
 
-        for index, (member, calls) in enumerate(zip(self.members, self.team.calls(), strict=True)):
-            if member.phase is not None:
-                member.finish_phase(self.position, calls, partial(snapshots_of, index))
+        ended = [
+            member.finish_phase(self.position, calls, partial(snapshots_of, index))
+            for index, (member, calls) in enumerate(
+                zip(self.members, self.team.calls(), strict=True)
+            )
+            if member.phase is not None
+        ]
+        return any(ended)
 
     def _checkpoint_due(self) -> bool:
         when = self.config.checkpoint
