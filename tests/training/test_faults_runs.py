@@ -150,7 +150,7 @@ def test_run_stopped_before_its_first_policy_is_no_damage(tmp_path: Path) -> Non
     with pytest.raises(RunError, match="no longer finite: sac-lfiw seed 5 "):
         lfiw.train(env, "sac", "lfiw", out=tmp_path, workers=0, quiet=True, **settings)
     run = tmp_path / FOLDER
-    assert [path.stem for path in run.glob("policies/*")] == ["seed-0"]
+    assert {path.stem for path in run.glob("policies/*")} == {"seed-0", "best-seed-0"}
     assert verify_run(run)[0] == []
     assert [row["seed"] for row in evaluate(run, episodes=1)] == [0]
     (run / "policies" / "seed-0.safetensors").unlink()
