@@ -30,7 +30,8 @@ def fake_devices(platform: str, count: int) -> Any:
 
 def make_config(seeds: tuple[int, ...], temperature: float = 5.0) -> TrainConfig:
     replay = active(LfiwConfig, temperature=temperature)
-    return train_config(active(SacConfig), replay, seeds=seeds)
+    normalised = {"env.normalize_observations": True}  # so that every kind of state is there
+    return train_config(active(SacConfig), replay, seeds=seeds, **normalised)
 
 
 class Trained(NamedTuple):
@@ -173,6 +174,10 @@ def test_a_batch_is_handed_out_by_run(together: Trained, batched: Trained) -> No
                 np.testing.assert_allclose(one[name], other[name], rtol=1e-3, atol=1e-5)
     obs = np.zeros((1, SPEC.obs_size), np.float32)
     assert NumpyPolicy(batched.policies()[2]).act(obs).shape == (1, SPEC.action_size)
+    for policy, own in zip(batched.policies(), ROWS, strict=True):
+        seen = own[:, : SPEC.obs_size]
+        np.testing.assert_allclose(policy["observation.mean"], seen.mean(axis=0), atol=1e-5)
+        np.testing.assert_allclose(policy["observation.std"], seen.std(axis=0), rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["together", "batched"])
