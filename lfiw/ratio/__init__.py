@@ -7,7 +7,6 @@ from lfiw.ratio.network import (
     RatioState,
     effective_sample_size,
     make_ratio,
-    raised_temperature,
     ratio_weights,
     with_floor,
 )
@@ -19,7 +18,6 @@ __all__ = [
     "RatioState",
     "effective_sample_size",
     "make_ratio",
-    "raised_temperature",
     "ratio_weights",
     "with_floor",
 ]

@@ -30,18 +30,13 @@ class RatioConfig:
     hidden_sizes: tuple[int, ...] = setting((256, 256), "layers of the ratio network", at_least=1)
     # authors' code
     learning_rate: float | None = setting(None, "of the ratio network; none: the agent's", above=0)
-    divergence: Literal["jensen-shannon", "kl", "pearson", "hellinger", "positive-unlabelled"] = (
-        setting("jensen-shannon", "what the ratio network is trained on")
+    divergence: Literal["jensen-shannon", "kl", "pearson", "hellinger"] = setting(
+        "jensen-shannon", "what the ratio network is trained on"
     )
     # Below it, weights are mixed with uniform ones (`with_floor`); 0 is the paper's.
     min_effective_sample_size: float = setting(
         0.0, "floor of each batch's effective sample size; 0: none", at_least=0, at_most=1
     )
-    floor_by: Literal["mixture", "temperature"] = setting(
-        "mixture", "how the floor is held: uniform weights mixed in, or a higher temperature"
-    )
-    weight_decay: float | None = setting(None, "of the ratio network; none: no decay", above=0)
-    train_every: int = setting(1, "updates for each step of the ratio network", at_least=1)
     # Deviation: the paper's text has `power`; `sigmoid`, which the authors' code used, was
     # the steadier one and at least as good on every task measured (docs/method.md).
     transform: Literal["sigmoid", "power"] = setting("sigmoid", "from logits to weights")
@@ -62,7 +57,7 @@ class RatioState(NamedTuple):
 class Ratio(NamedTuple):
     init: Callable[[Array], RatioState]
     # (state, slow [B, D+A], fast [B, D+A]) -> (state, slow and fast logits before the step)
-    update: Callable[..., tuple[RatioState, Array, Array]]
+    update: Callable[[RatioState, Array, Array], tuple[RatioState, Array, Array]]
     logits: Callable[[RatioState, Array], Array]
     metrics: Callable[[Array, Array], Metrics]  # of slow and fast logits
     arrays: Callable[[RatioState], dict[str, Array]] = lambda state: {}  # what a snapshot keeps
@@ -71,7 +66,7 @@ class Ratio(NamedTuple):
 
 def ratio_weights(
     logits: Array,
-    temperature: float | Array,
+    temperature: float,
     transform: str,
     max_ratio: Array | None = None,
 ) -> Array:
@@ -102,28 +97,15 @@ def with_floor(weights: Array, floor: float) -> tuple[Array, Array]:
     return (1 - trust) + trust * weights, trust
 
 
-def raised_temperature(logits: Array, temperature: float, transform: str, floor: float) -> Array:
-    """The lowest of 40 temperatures from the given one on whose weights keep the floor."""
-    temperatures = temperature * 2.0 ** (jnp.arange(40) / 4)
-    hot = jax.vmap(lambda own: ratio_weights(logits, own, transform))(temperatures)
-    keeps = jax.vmap(effective_sample_size)(hot) >= floor
-    return temperatures[jnp.where(jnp.any(keeps), jnp.argmax(keeps), -1)]
-
-
 def effective_sample_size(weights: Array) -> Array:
     """As a share of the batch: 1 for equal weights, 1/B when one transition carries all."""
     return jnp.square(jnp.mean(weights)) / jnp.mean(jnp.square(weights))
 
 
 def make_ratio(config: RatioConfig, input_size: int, default_learning_rate: float) -> Ratio:
-    unlabelled = config.divergence == "positive-unlabelled"
-    divergence = DIVERGENCES["jensen-shannon" if unlabelled else config.divergence]
+    divergence = DIVERGENCES[config.divergence]
     rate = default_learning_rate if config.learning_rate is None else config.learning_rate
-    optimiser = (
-        optax.adam(rate)
-        if config.weight_decay is None
-        else optax.adamw(rate, weight_decay=config.weight_decay)
-    )
+    optimiser = optax.adam(rate)
     network = mlp((input_size, *config.hidden_sizes, 1), LAST_LAYER_LIMIT)
 
     def init(key: Array) -> RatioState:
@@ -131,43 +113,23 @@ def make_ratio(config: RatioConfig, input_size: int, default_learning_rate: floa
         return RatioState(parameters, optimiser.init(parameters))
 
     def logits(state: RatioState, inputs: Array) -> Array:
-        outputs = network.apply(state.network, inputs)[:, 0]
-        return jax.nn.log_sigmoid(outputs) if unlabelled else outputs
+        return network.apply(state.network, inputs)[:, 0]
 
-    def bound(slow_logits: Array, fast_logits: Array, prior: Array | float = 0.5) -> Array:
-        """Eq. 8; or the non-negative risk of fast rows as positive and slow ones as unlabelled."""
-        if unlabelled:
-            softplus = jax.nn.softplus
-            negative = jnp.mean(softplus(slow_logits)) - prior * jnp.mean(softplus(fast_logits))
-            return prior * jnp.mean(softplus(-fast_logits)) + jnp.maximum(negative, 0.0)
+    def bound(slow_logits: Array, fast_logits: Array) -> Array:
+        """Eq. 8."""
         on_slow, on_fast = divergence.on_slow(slow_logits), divergence.on_fast(fast_logits)
         return jnp.mean(on_slow) + jnp.mean(on_fast)
 
-    def loss(
-        parameters: Parameters, slow: Array, fast: Array, prior: Array | float
-    ) -> tuple[Array, tuple[Array, Array]]:
+    def loss(parameters: Parameters, slow: Array, fast: Array) -> tuple[Array, tuple[Array, Array]]:
         both = network.apply(parameters, jnp.concatenate([slow, fast]))[:, 0]
         slow_logits, fast_logits = both[: slow.shape[0]], both[slow.shape[0] :]
-        return bound(slow_logits, fast_logits, prior), (slow_logits, fast_logits)
+        return bound(slow_logits, fast_logits), (slow_logits, fast_logits)
 
-    def update(
-        state: RatioState,
-        slow: Array,
-        fast: Array,
-        prior: Array | float = 0.5,
-        turn: Array | int = 0,
-    ) -> tuple[RatioState, Array, Array]:
-        grads, (slow_logits, fast_logits) = jax.grad(loss, has_aux=True)(
-            state.network, slow, fast, prior
-        )
-        steps, opt = optimiser.update(grads, state.opt, state.network)
-        new = RatioState(optax.apply_updates(state.network, steps), opt)
-        if config.train_every > 1:
-            due = turn % config.train_every == 0
-            new = jax.tree.map(lambda after, before: jnp.where(due, after, before), new, state)
-        if unlabelled:
-            slow_logits, fast_logits = map(jax.nn.log_sigmoid, (slow_logits, fast_logits))
-        return new, slow_logits, fast_logits
+    def update(state: RatioState, slow: Array, fast: Array) -> tuple[RatioState, Array, Array]:
+        grads, (slow_logits, fast_logits) = jax.grad(loss, has_aux=True)(state.network, slow, fast)
+        steps, opt = optimiser.update(grads, state.opt)
+        parameters = optax.apply_updates(state.network, steps)
+        return RatioState(parameters, opt), slow_logits, fast_logits
 
     def metrics(slow_logits: Array, fast_logits: Array) -> Metrics:
         balanced_accuracy = 0.5 * (jnp.mean(slow_logits < 0) + jnp.mean(fast_logits > 0))

@@ -19,7 +19,6 @@ from lfiw.ratio import (
     RatioState,
     effective_sample_size,
     make_ratio,
-    raised_temperature,
     ratio_weights,
     with_floor,
 )
@@ -120,41 +119,27 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
         )
 
     def train_ratio(
-        state: RatioState, ring: Ring, drawn: Sample, noise: LfiwNoise, clock: Clock
+        state: RatioState, ring: Ring, drawn: Sample, noise: LfiwNoise
     ) -> tuple[RatioState, Array, Array, Array]:
         """One step of the network, and its logits: of the drawn, of slow and of fast pairs."""
         pairs = jnp.concatenate([drawn.batch.obs, drawn.batch.action], axis=-1)
         fast = pairs_at(ring, recent_slots(noise.fast, ring, config.fast_size), spec)
-        prior = jnp.minimum(1.0, config.fast_size / ring.size)
         if noise.slow is None:
-            new_state, slow_logits, fast_logits = ratio.update(
-                state, pairs, fast, prior, clock.updates
-            )
+            new_state, slow_logits, fast_logits = ratio.update(state, pairs, fast)
             return new_state, slow_logits, slow_logits, fast_logits
         # The ratio is defined against the slow memory, whatever the base draws.
         slow = pairs_at(ring, recent_slots(noise.slow, ring, ring.size), spec)
-        new_state, slow_logits, fast_logits = ratio.update(state, slow, fast, prior, clock.updates)
+        new_state, slow_logits, fast_logits = ratio.update(state, slow, fast)
         return new_state, ratio.logits(state, pairs), slow_logits, fast_logits
 
     def sample(state: LfiwState, noise: LfiwNoise, clock: Clock) -> tuple[LfiwState, Sample, Trace]:
         base_state, drawn, trace = base.sample(state.base, noise.base, clock)
         ring = base.ring(state.base)
-        ratio_state, logits, slow_logits, fast_logits = train_ratio(
-            state.ratio, ring, drawn, noise, clock
-        )
+        ratio_state, logits, slow_logits, fast_logits = train_ratio(state.ratio, ring, drawn, noise)
         bound = ring.size / jnp.minimum(ring.size, config.fast_size) if config.clip_ratio else None
         raw = ratio_weights(logits, config.temperature, config.transform, bound)
         raw = jnp.where(clock.env_steps >= config.warmup_env_steps, raw, 1.0)
-        weights, trust = raw, jnp.ones(())
-        if config.floor_by == "temperature":
-            warm = raised_temperature(
-                logits, config.temperature, config.transform, config.min_effective_sample_size
-            )
-            weights = ratio_weights(logits, warm, config.transform, bound)
-            weights = jnp.where(clock.env_steps >= config.warmup_env_steps, weights, 1.0)
-            trust = config.temperature / warm
-        else:
-            weights, trust = with_floor(raw, config.min_effective_sample_size)
+        weights, trust = with_floor(raw, config.min_effective_sample_size)
         trace = {
             "base": trace,
             "slow_logits": slow_logits,

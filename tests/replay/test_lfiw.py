@@ -54,7 +54,7 @@ def known_ratio(*_: Any) -> Ratio:
     """Its logit is the observation, and its metrics show all that it was given."""
     return Ratio(
         init=lambda key: {"updates": jnp.zeros(())},
-        update=lambda state, slow, fast, *_: (
+        update=lambda state, slow, fast: (
             {"updates": state["updates"] + 1},
             slow[:, 0],
             fast[:, 0],
