@@ -7,9 +7,9 @@ from typing import Any
 
 
 def modern(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored configuration in today's form: all evaluations of a run had the same starts once;
-    LFIW had no floor, and could wrap PER alone."""
-    config = {"eval_starts": "fixed", **config}
+    """A stored configuration in today's form: all evaluations of a run had the same starts once,
+    and nothing was deterministic on a GPU; LFIW had no floor, and could wrap PER alone."""
+    config = {"eval_starts": "fixed", "deterministic": False, **config}
     replay = config.get("replay")
     if not isinstance(replay, dict) or replay.get("name") != "lfiw":
         return config

@@ -143,6 +143,8 @@ class Plot(Command):
     """Draw running means over this odd number of evaluations."""
     methods: Annotated[str | None, unset("STR", "all")] = None
     """Only these methods, separated by commas, such as sac-uniform,sac-lfiw-power."""
+    env_steps: Annotated[int | None, unset("INT", "all of them")] = None
+    """Only the first so many environment steps of each run."""
 
     def run(self, console: Console) -> None:
         from lfiw.results.curves import comparison_table
@@ -153,7 +155,8 @@ class Plot(Command):
             raise InputError("Name at least one method folder.")
         check_picture(self.out)
         names = split_names(self.methods, "--methods")
-        curves = [method.curves for method in read_methods(self.folders, names, self.note)]
+        methods = read_methods(self.folders, names, self.note, self.env_steps)
+        curves = [method.curves for method in methods]
         picture = plot_curves(curves, self.out, self.smooth)
         console.print(comparison_table(curves))
         console.print(str(picture), soft_wrap=True, highlight=False)
@@ -169,12 +172,14 @@ class Report(Command):
     """The folder for index.html, which opens from disk, and figures and tables beside it."""
     methods: Annotated[str | None, unset("STR", "all")] = None
     """Only these methods, separated by commas, such as sac-uniform,sac-lfiw-power."""
+    env_steps: Annotated[int | None, unset("INT", "all of them")] = None
+    """Only the first so many environment steps of each run."""
 
     def run(self, console: Console) -> None:
         from lfiw.report import write_report
 
         names = split_names(self.methods, "--methods")
-        for path in write_report(self.folders, self.out, names, self.note):
+        for path in write_report(self.folders, self.out, names, self.note, self.env_steps):
             console.print(str(path), soft_wrap=True, highlight=False)
 
 

@@ -12,9 +12,14 @@ from lfiw.paper.chain import ChainConfig, run_chain, save_chain
 from lfiw.paper.q_quality import analyse_q_quality
 from lfiw.paper.tables import analyse_ablation, analyse_side_notes, analyse_table1
 from lfiw.paper.theorem import TheoremConfig, run_theorem, save_theorem
-from lfiw.results.catalogue import PLANNED, TASKS
+from lfiw.results.catalogue import PLANNED, PUBLISHED, TASKS
 
-VARIANTS: dict[str, dict[str, Any]] = {"": {}, "power": {"replay.transform": "power"}}  # by label
+NO_FLOOR: dict[str, Any] = {"replay.min_effective_sample_size": 0.0}
+VARIANTS: dict[str, dict[str, Any]] = {  # by label
+    "": {},
+    PUBLISHED: NO_FLOOR,
+    "power": NO_FLOOR | {"replay.transform": "power"},
+}
 TEMPERATURES = (1.0, 2.5, 5.0, 7.5, 10.0)  # appendix, as are the other grids
 FAST_SIZES = (1_000, 10_000, 50_000, 100_000)
 HIDDEN_UNITS = (128, 256, 512)
@@ -23,14 +28,17 @@ NUM_INITIALISATIONS = {"smoke": 200, "small": 200, "paper": 2000}
 NUM_MDPS = {"smoke": 200, "small": 1000, "paper": 10_000}
 
 
+def published(task: str, label: str = "", **settings: Any) -> Cell:
+    """SAC + LFIW as published, or a labelled variant of it."""
+    return Cell(task, "sac", "lfiw", label or PUBLISHED, NO_FLOOR | settings)
+
+
 def grid(
     task: str, label: str, settings: dict[Any, dict[str, Any]], default: Any
 ) -> tuple[Cell, ...]:
-    """SAC + LFIW once for each value; the default value is the plain method."""
+    """SAC + LFIW as published once for each value; the default value is the plain method."""
     return tuple(
-        Cell(task, "sac", "lfiw")
-        if value == default
-        else Cell(task, "sac", "lfiw", f"{label}={value:g}", chosen)
+        published(task, "" if value == default else f"{label}={value:g}", **chosen)
         for value, chosen in settings.items()
     )
 
@@ -63,7 +71,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "table1": Experiment(
         "Table 1, Figures 2 and 3",
-        "seven methods on five tasks, and LFIW with its other weight transform",
+        "seven methods on five tasks, and LFIW with its other weight transform and with its floor",
         analyse_table1,
         tuple(Cell(task, *row, VARIANTS[row.label]) for (task, _), row in PLANNED.items()),
         smoke_tasks=("Hopper-v5",),
@@ -72,14 +80,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Accuracy of the ratio network",
         "can it tell the final policy's experience from that of earlier policies",
         analyse_accuracy,
-        tuple(Cell(task, "sac", "lfiw") for task in TASKS),
+        tuple(published(task) for task in TASKS),
         tasks=("Humanoid-v5",),
     ),
     "q-quality": Experiment(
         "Quality of Q",
         "Q's correlation with Monte-Carlo returns, for SAC and SAC + LFIW",
         analyse_q_quality,
-        tuple(Cell(task, "sac", replay) for task in TASKS for replay in ("uniform", "lfiw")),
+        tuple(cell for task in TASKS for cell in (Cell(task, "sac", "uniform"), published(task))),
         tasks=("Humanoid-v5",),
     ),
     "ablation-temperature": Experiment(
@@ -120,11 +128,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         (
             Cell("HalfCheetah-v5", "sac", "uniform"),
             Cell("HalfCheetah-v5", "sac", "per"),
-            Cell("HalfCheetah-v5", "sac", "lfiw"),
-            Cell("HalfCheetah-v5", "sac", "lfiw", "policy", {"replay.weight_policy": True}),
-            Cell("HalfCheetah-v5", "sac", "lfiw", "per", {"replay.over": "per"}),
+            published("HalfCheetah-v5"),
+            published("HalfCheetah-v5", "policy", **{"replay.weight_policy": True}),
+            published("HalfCheetah-v5", "per", **{"replay.over": "per"}),
             Cell("Hopper-v5", "sac", "uniform"),
-            Cell("Hopper-v5", "sac", "lfiw"),
+            published("Hopper-v5"),
         ),
     ),
 }

@@ -19,6 +19,7 @@ from lfiw.acting.episodes import MAX_EVAL_STEPS
 from lfiw.acting.policy import NumpyPolicy
 from lfiw.acting.spaces import check_spaces
 from lfiw.paper.cells import Study
+from lfiw.results.catalogue import PUBLISHED
 from lfiw.runs.files import write_json
 from lfiw.runs.layout import SNAPSHOT_PERCENTS
 from lfiw.runs.read import live_seeds, read_rows
@@ -27,7 +28,7 @@ from lfiw.training.folder import Training
 
 PAPER = {  # section 5.2, Humanoid-v2
     "sac-uniform": {"pearson": 0.41, "spearman": 0.11},
-    "sac-lfiw": {"pearson": 0.74, "spearman": 0.42},
+    f"sac-lfiw-{PUBLISHED}": {"pearson": 0.74, "spearman": 0.42},
 }
 NUM_TRAJECTORIES = {"smoke": 5, "small": 20, "paper": 20}  # paper, section 5.2: 20
 TAIL = 0.01

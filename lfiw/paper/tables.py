@@ -12,7 +12,7 @@ import numpy as np
 
 from lfiw.errors import InputError
 from lfiw.paper.cells import Study
-from lfiw.results.catalogue import MEASURES, ORANGE, SKY, STRATEGIES
+from lfiw.results.catalogue import MEASURES, ORANGE, PUBLISHED, SKY, STRATEGIES
 from lfiw.results.curves import Curves, read_curves
 from lfiw.results.plot import new_panels, plot_curves, save_figure
 from lfiw.results.published import published
@@ -174,7 +174,7 @@ def analyse_side_notes(study: Study) -> list[Path]:
     plateaus = [
         plateau(by_name[env, f"{agent}-uniform"], training)
         for (env, name), training in by_name.items()
-        if name == f"{(agent := training.config.agent.name)}-lfiw"
+        if name == f"{(agent := training.config.agent.name)}-lfiw-{PUBLISHED}"
         and (env, f"{agent}-uniform") in by_name
     ]
     stem = study.out / study.name

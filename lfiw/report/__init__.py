@@ -20,13 +20,14 @@ def write_report(
     out: str | Path,
     names: Sequence[str] = (),
     note: Callable[[str], None] = lambda sentence: None,
+    env_steps: int | None = None,
 ) -> list[Path]:
     """Everything about the named methods, or all, of the runs at or below the sources, written to
     a folder; the page first."""
     folder = Path(out)
     if (folder / CONFIG).is_file():
         raise InputError(f"{out} is a method folder: choose another one for the report.")
-    methods = read_methods(sources, names, note)
+    methods = read_methods(sources, names, note, env_steps)
     summary = summarise(methods)
     texts = make_texts(methods, summary)
     try:

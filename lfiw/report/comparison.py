@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lfiw.older import modern
+from lfiw.results.catalogue import PUBLISHED
 from lfiw.results.methods import Method
 from lfiw.results.statistics import (
     Interval,
@@ -27,14 +28,15 @@ def base_of(method: Method, methods: Sequence[Method]) -> Method | None:
 
 
 def published_of(method: Method, methods: Sequence[Method]) -> Method | None:
-    """LFIW as published with the same agent on the same task, trained as long: without a label
-    and without a floor."""
-    return next((one for one in methods if _is_published(one) and _alike(one, method)), None)
+    """LFIW as published with the same agent on the same task, trained as long: without a floor, and
+    without a label but for the one that says so."""
+    found = {one.label: one for one in methods if _is_published(one) and _alike(one, method)}
+    return found.get(PUBLISHED, found.get(""))
 
 
 def _is_published(method: Method) -> bool:
     replay = modern(method.config).get("replay") or {}
-    return method.replay == "lfiw" and not method.label and not replay["min_effective_sample_size"]
+    return method.replay == "lfiw" and replay["min_effective_sample_size"] == 0
 
 
 def _alike(one: Method, other: Method) -> bool:

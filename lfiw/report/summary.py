@@ -21,6 +21,7 @@ from lfiw.results.catalogue import (
     ENV_STEPS,
     MEASURES,
     PAPER_METHODS,
+    PLANNED_METHODS,
     STRATEGIES,
     Measure,
     family_of,
@@ -140,10 +141,9 @@ def _frame(tasks: Sequence[str]) -> tuple[str, ...]:
 def _entries(methods: Sequence[Method], tasks: Sequence[str]) -> tuple[Entry, ...]:
     entries = {method.name: Entry(method.agent, method.name, method.title) for method in methods}
     if any(family_of(task) in ENV_STEPS for task in tasks):
-        for name in PAPER_METHODS:
-            agent, replay = name.split("-")
-            entries.setdefault(name, Entry(agent, name, method_title(agent, replay)))
-    rank = {name: index for index, name in enumerate(PAPER_METHODS)}
+        for own in PAPER_METHODS:
+            entries.setdefault(own.name, Entry(own.agent, own.name, method_title(*own)))
+    rank = {method.name: index for index, method in enumerate(PLANNED_METHODS)}
     order = sorted(
         entries.values(), key=lambda entry: (entry.agent, rank.get(entry.name, len(rank)))
     )

@@ -39,19 +39,27 @@ class PlannedMethod(NamedTuple):
         return "-".join(filter(None, self))
 
 
-# Table 1's rows. The default transform is `sigmoid`; `power`, the paper's text, is an extra row.
+# LFIW without a floor under the effective sample size. Its transform is `sigmoid`, that of the
+# authors' code; `power` is the paper's text.
+PUBLISHED = "published"
+# Table 1's rows, each followed by what is planned beside it.
 PLANNED_METHODS = (
     PlannedMethod("sac", "uniform"),
     PlannedMethod("sac", "per"),
     PlannedMethod("sac", "ere"),
-    PlannedMethod("sac", "lfiw"),
+    PlannedMethod("sac", "lfiw", PUBLISHED),
     PlannedMethod("sac", "lfiw", "power"),
+    PlannedMethod("sac", "lfiw"),
     PlannedMethod("td3", "uniform"),
     PlannedMethod("td3", "per"),
-    PlannedMethod("td3", "lfiw"),
+    PlannedMethod("td3", "lfiw", PUBLISHED),
     PlannedMethod("td3", "lfiw", "power"),
+    PlannedMethod("td3", "lfiw"),
 )
-PAPER_METHODS = tuple(method.name for method in PLANNED_METHODS if not method.label)
+# In the order of the paper's table.
+PAPER_METHODS = tuple(
+    method for method in PLANNED_METHODS if method.label == PUBLISHED or method.replay != "lfiw"
+)
 # By task and method's name.
 PLANNED = {
     (task, method.name): method

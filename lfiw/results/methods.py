@@ -101,7 +101,7 @@ class Method:
         """The name in the paper's form, such as SAC + LFIW."""
         if not (self.agent and self.replay):
             return self.name
-        return _labelled(method_title(self.agent, self.replay), self.label)
+        return method_title(self.agent, self.replay, self.label)
 
     @property
     def place(self) -> str:
@@ -116,8 +116,9 @@ class Method:
         return _labelled(kind, self.label)
 
 
-def method_title(agent: str, replay: str) -> str:
-    return agent.upper() if replay == "uniform" else f"{agent.upper()} + {replay.upper()}"
+def method_title(agent: str, replay: str, label: str = "") -> str:
+    plain = agent.upper() if replay == "uniform" else f"{agent.upper()} + {replay.upper()}"
+    return _labelled(plain, label)
 
 
 def _labelled(title: str, label: str) -> str:
@@ -128,9 +129,13 @@ def read_methods(
     paths: Sequence[str | Path],
     names: Sequence[str] = (),
     note: Callable[[str], None] = lambda sentence: None,
+    env_steps: int | None = None,
 ) -> list[Method]:
     """The named methods, or all, of the method folders and stores at or below the paths, in the
-    paper's order. `note` is told of runs without an evaluation, which are left out."""
+    paper's order, and up to `env_steps`. `note` is told of runs without an evaluation, which are
+    left out."""
+    if env_steps is not None and env_steps < 1:
+        raise InputError(f"env_steps must be at least 1, not {env_steps}.")
     if not paths:
         raise InputError("Name at least one folder with runs or results.")
     sources = {source.resolve(): source for path in map(Path, paths) for source in _sources(path)}
@@ -160,7 +165,23 @@ def read_methods(
         if name not in known:
             raise InputError(f"No run is of the method {name!r}.{nearest(name, known)}")
     chosen = [method for method in found.values() if not names or method.name in names]
-    return sorted(chosen, key=_order)
+    ordered = sorted(chosen, key=_order)
+    return ordered if env_steps is None else [cut(method, env_steps) for method in ordered]
+
+
+def cut(method: Method, env_steps: int) -> Method:
+    """The method as it was after so many environment steps."""
+    early = method.curves.env_steps <= env_steps
+    if not early.any():
+        raise InputError(
+            f"{method.name} on {method.task} was first evaluated after "
+            f"{method.curves.env_steps[0]:,} environment steps, not after {env_steps:,}."
+        )
+    return replace(
+        method,
+        curves=method.curves.at(method.curves.env_steps[early]),
+        diagnostics={name: values[:, early] for name, values in method.diagnostics.items()},
+    )
 
 
 def task_name(env: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ _TABLE_1 = {
     "Humanoid": "5515 329, 4650 315, 5586 705, 6436 254",
 }
 TABLE_1 = {
-    (family, method): Published(*map(float, cell.split()))
+    (family, method.name): Published(*map(float, cell.split()))
     for family, cells in _TABLE_1.items()
     for method, cell in zip(PAPER_METHODS, cells.split(","), strict=False)
 }

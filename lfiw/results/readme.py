@@ -52,8 +52,8 @@ def measure_table(curves: Sequence[Curves], measure: Measure) -> Table:
 
 def published_table() -> Table:
     rows = [
-        (name, *(str(published(family, name) or "-") for family in ENV_STEPS))
-        for name in PAPER_METHODS
+        (method.name, *(str(published(family, method.name) or "-") for family in ENV_STEPS))
+        for method in PAPER_METHODS
     ]
     return Table(("", *(f"{family}-v2" for family in ENV_STEPS)), rows)
 

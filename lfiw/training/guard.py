@@ -63,11 +63,13 @@ class Guard:
         former = [seen for seen in self._seen if seen.env_steps <= now - RECENT - GAP]
         sizes = [seen.sample_size for seen in recent if seen.sample_size is not None]
         if len(recent) < len(self._seen) and sizes and fmean(sizes) < SMALL_SAMPLE_SIZE:
-            remedy = "" if self._floored else f"{self._remedy} sets a floor, "
+            share = f"the ratio's weights {{}}leave {fmean(sizes):.0%} of a batch to learn from"
+            without_floor = f"{share.format('')}; {self._remedy} sets a floor, a"
+            with_floor = f"{share.format('alone would ')}, which its floor prevents; a"
             yield (
                 "sample size",
-                f"the ratio's weights leave {fmean(sizes):.0%} of a batch to learn from; {remedy}a "
-                f"larger replay.temperature evens them out",
+                f"{with_floor if self._floored else without_floor} larger replay.temperature evens "
+                f"them out",
             )
         if now < BEGINNING or not former:
             return
