@@ -191,7 +191,7 @@ def test_traced_settings_by_hand() -> None:
         "agent.tau": 5e-3,
         "agent.initial_alpha": 1.0,
         "replay.temperature": 5.0,
-        "replay.min_effective_sample_size": 0.0,
+        "replay.min_effective_sample_size": 0.6,
         "replay.fast_size": 10_000,
         "replay.warmup_env_steps": 100_000,
         "replay.over.alpha": 0.6,

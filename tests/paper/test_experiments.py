@@ -39,9 +39,10 @@ def test_names() -> None:
     ]
 
 
-def test_table1_is_the_papers_table_and_one_more_transform() -> None:
-    sac = {"sac-uniform", "sac-per", "sac-ere", "sac-lfiw", "sac-lfiw-power"}
-    td3 = {"td3-uniform", "td3-per", "td3-lfiw", "td3-lfiw-power"}
+def test_table1_is_the_papers_table_with_the_other_transform_and_the_floor() -> None:
+    lfiw = ("lfiw-published", "lfiw-power", "lfiw")
+    sac = {f"sac-{replay}" for replay in ("uniform", "per", "ere", *lfiw)}
+    td3 = {f"td3-{replay}" for replay in ("uniform", "per", *lfiw)}
     for task in ("Hopper-v5", "Walker2d-v5", "HalfCheetah-v5", "Ant-v5"):
         assert {cell.method for cell in cells("table1", task)} == sac | td3
     assert {cell.method for cell in cells("table1", "Humanoid-v5")} == sac
@@ -55,12 +56,15 @@ def test_table1_takes_160_runs_and_240_million_steps() -> None:
         runs = [len(config.seeds) for config in configs]
         return sum(runs), sum(n * c.env_steps for n, c in zip(runs, configs, strict=True))
 
-    assert count([cell for cell in cells("table1") if cell.label == ""]) == (160, 240_000_000)
+    papers = [
+        cell for cell in cells("table1") if cell.replay != "lfiw" or cell.label == "published"
+    ]
+    assert count(papers) == (160, 240_000_000)
     assert count([cell for cell in cells("table1") if cell.label == "power"]) == (45, 65_000_000)
 
 
 def test_paper_scale_has_the_papers_numbers() -> None:
-    config = paper_config("table1", "Walker2d-v5", "sac-lfiw")
+    config = paper_config("table1", "Walker2d-v5", "sac-lfiw-published")
     assert (config.seeds, config.env_steps) == ((0, 1, 2, 3, 4), 1_000_000)
     assert (config.batch_size, config.buffer_size) == (256, 1_000_000)
     assert (config.phase_env_steps, config.updates_per_env_step) == (1000, 1.0)
@@ -96,10 +100,20 @@ def test_side_notes() -> None:
         cell.method: config_of(cell, PAPER) for cell in cells("side-notes", "HalfCheetah-v5")
     }
     assert cheetah["sac-lfiw-policy"].replay.weight_policy
-    assert not cheetah["sac-lfiw"].replay.weight_policy
+    assert not cheetah["sac-lfiw-published"].replay.weight_policy
     assert cheetah["sac-lfiw-per"].replay.over == PerConfig()
     assert {"sac-uniform", "sac-per"} < cheetah.keys()
-    assert {c.method for c in cells("side-notes", "Hopper-v5")} == {"sac-uniform", "sac-lfiw"}
+    hopper = {cell.method for cell in cells("side-notes", "Hopper-v5")}
+    assert hopper == {"sac-uniform", "sac-lfiw-published"}
+
+
+def test_the_papers_lfiw_has_no_floor() -> None:
+    for name, experiment in EXPERIMENTS.items():
+        for cell in experiment.cells:
+            floor = getattr(config_of(cell, PAPER).replay, "min_effective_sample_size", 0.0)
+            assert floor == (
+                0.6 if (name, cell.label, cell.replay) == ("table1", "", "lfiw") else 0
+            )
 
 
 def test_small_scale_is_a_tenth() -> None:

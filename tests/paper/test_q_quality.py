@@ -131,4 +131,4 @@ def test_runs_trained_elsewhere_are_analysed(tmp_path: Path) -> None:
     assert exited.value.code == 0
     content = json.loads((tmp_path / "out" / "q-quality.json").read_text())
     assert content["ours"]["td3-lfiw"] == pytest.approx({"pearson": 1, "spearman": 1})
-    assert content["paper"]["sac-lfiw"] == {"pearson": 0.74, "spearman": 0.42}
+    assert content["paper"]["sac-lfiw-published"] == {"pearson": 0.74, "spearman": 0.42}

@@ -70,7 +70,8 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(batch_size: int = BATCH, **settings: Any) -> Replay:
-    config = LfiwConfig(**{"warmup_env_steps": WARMUP, "fast_size": 10} | settings)
+    plain = {"warmup_env_steps": WARMUP, "fast_size": 10, "min_effective_sample_size": 0.0}
+    config = LfiwConfig(**plain | settings)
     return make_lfiw(config, make_context(SPEC, CAPACITY, batch_size=batch_size))
 
 

@@ -93,6 +93,16 @@ def test_lfiw_with_a_floor_is_not_that_of_the_paper() -> None:
     assert above is not None and float(above.value) == 1
 
 
+def test_the_label_tells_lfiw_as_published_from_other_kinds() -> None:
+    """Without a floor all three; the published one ends below the others."""
+    kinds = [
+        method(f"sac-lfiw{label}", [[0, end]])
+        for label, end in (("", 5), ("-power", 5), ("-published", 1))
+    ]
+    above = summarise(kinds).outcomes["Probe-v0", "sac-lfiw-power"].above_lfiw
+    assert above is not None and float(above.value) == 1
+
+
 def test_agents_are_pooled_by_strategy() -> None:
     """Scores of SAC + LFIW are 1 and 0.6, of TD3 + LFIW 2 and 3: without the lowest and the
     highest 1 and 2. SAC's runs win one of four pairs, TD3's all."""
@@ -204,24 +214,26 @@ def test_paper_is_the_frame_where_one_of_its_tasks_was_run() -> None:
     assert summary.tasks == ("Ant-v5",)
     assert summary.frame == ("Hopper", "Walker2d", "HalfCheetah", "Ant-v5", "Humanoid")
     names = [entry.name for entry in summary.entries]
-    assert names == [*PAPER_METHODS[:4], "sac-lfiw-warm", *PAPER_METHODS[4:]]
-    assert summary.outcomes["Ant-v5", "sac-lfiw"].method is None
+    papers = [own.name for own in PAPER_METHODS]
+    assert papers[3] == "sac-lfiw-published"
+    assert names == [*papers[:4], "sac-lfiw-warm", *papers[4:]]
+    assert summary.outcomes["Ant-v5", "sac-lfiw-published"].method is None
     assert summarise([LFIW]).frame == ("Probe-v0",)
 
 
 def test_what_is_missing_was_planned_unless_the_paper_has_no_such_cell() -> None:
     outcomes = summarise([UNIFORM, method("sac-lfiw-warm", [[0, 1]], "Ant-v5")]).outcomes
     planned = {(task, name): outcome.planned for (task, name), outcome in outcomes.items()}
-    assert planned["Hopper", "sac-lfiw"] and planned["Probe-v0", "sac-lfiw-warm"]
+    assert planned["Hopper", "sac-lfiw-published"] and planned["Probe-v0", "sac-lfiw-warm"]
     assert not (planned["Hopper", "sac-lfiw-warm"] or planned["Humanoid", "td3-uniform"])
 
 
 def test_published_numbers() -> None:
     assert len(TABLE_1) == 4 * 7 + 4
-    assert published("HalfCheetah-v5", "sac-lfiw") == (7037, 629)
-    assert published("Walker2d-v4", "td3-lfiw") == (5159, 189)
+    assert published("HalfCheetah-v5", "sac-lfiw-published") == (7037, 629)
+    assert published("Walker2d-v4", "td3-lfiw-published") == (5159, 189)
     assert published("Ant-v5 (include_cfrc_ext_in_observation=False)", "sac-ere") == (3346, 116)
     assert published("Humanoid-v5", "sac-per") == (4650, 315)
-    assert published("Humanoid-v5", "td3-lfiw") is None
-    assert published("HalfCheetah-v5", "sac-lfiw-warm") is None
-    assert published("Pendulum-v1", "sac-lfiw") is None
+    assert published("Humanoid-v5", "td3-lfiw-published") is None
+    assert published("HalfCheetah-v5", "sac-lfiw") is None
+    assert published("Pendulum-v1", "sac-lfiw-published") is None

@@ -41,7 +41,7 @@ def test_store_says_the_same_as_the_run_that_it_was_made_from(tmp_path: Path) ->
 
 def test_committed_results_are_read() -> None:
     methods = {(method.task, method.name): method for method in read_methods([STORE])}
-    assert methods["HalfCheetah-v5", "sac-lfiw"].curves.returns.shape == (5, 100)
+    assert methods["HalfCheetah-v5", "sac-lfiw-published"].curves.returns.shape == (5, 100)
     assert methods["HalfCheetah-v5", "td3-uniform"].diagnostics.keys() == {"q_mean", "td_error"}
 
 
@@ -120,3 +120,16 @@ def test_runs_without_an_evaluation_are_left_out_with_a_note(tmp_path: Path) -> 
     assert notes == [f"{fresh} has no evaluation yet. It is left out."]
     with pytest.raises(InputError, match="sac-per has no evaluation yet"):
         read_methods([fresh])
+
+
+def test_curves_up_to_a_step(tmp_path: Path) -> None:
+    """Evaluations at 10 and 20 steps; up to 19 the first alone is left."""
+    write_run(tmp_path, "sac-lfiw", {0: [1, 3], 7: [2, 4]}, ess=[0.5, 0.25])
+    (early,) = read_methods([tmp_path], env_steps=19)
+    assert early.curves.env_steps.tolist() == [10]
+    assert early.curves.returns.tolist() == [[1], [2]]
+    assert early.diagnostics["effective_sample_size"].tolist() == [[0.5], [0.5]]
+    with pytest.raises(InputError, match="first evaluated after 10 environment steps, not after 9"):
+        read_methods([tmp_path], env_steps=9)
+    with pytest.raises(InputError, match="at least 1, not 0"):
+        read_methods([tmp_path], env_steps=0)

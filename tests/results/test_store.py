@@ -328,7 +328,7 @@ def test_show(tmp_path: Path, capfd: Any) -> None:
         main(["results", "show", "--results", str(store)])
     out = capfd.readouterr().out
     assert re.search(r"sac-lfiw +1 +200 +20 +20 +15 ", out)  # one seed has no deviation
-    assert "Hopper-v5, not run: sac-uniform, sac-per, sac-ere, sac-lfiw-power, td3-" in out
+    assert "Hopper-v5, not run: sac-uniform, sac-per, sac-ere, sac-lfiw-published" in out
 
 
 @pytest.mark.parametrize(
