@@ -21,6 +21,15 @@ from lfiw import LfiwConfig  # LFIW
 from lfiw.adapters.torch import Lfiw  # LFIW
 
 
+@dataclass  # LFIW
+class LfiwArgs:  # LFIW
+    temperature: float = 5.0  # LFIW
+    fast_size: int = 10_000  # LFIW
+    warmup_env_steps: int | None = None  # by default a tenth of all steps  # LFIW
+    hidden_sizes: tuple[int, ...] = (256, 256)  # LFIW
+    min_effective_sample_size: float = 0.0  # LFIW
+
+
 @dataclass
 class Args:
     env_id: str = "HalfCheetah-v5"
@@ -36,7 +45,7 @@ class Args:
     q_lr: float = 1e-3
     hidden_size: int = 256
     eval_episodes: int = 5
-    lfiw: LfiwConfig = field(default_factory=LfiwConfig)  # LFIW
+    lfiw: LfiwArgs = field(default_factory=LfiwArgs)  # LFIW
 
 
 def mlp(inputs: int, outputs: int, width: int) -> nn.Sequential:
@@ -127,10 +136,16 @@ def main(args: Args) -> None:
     alpha_optimizer = torch.optim.Adam([log_alpha], args.q_lr)
     target_entropy = -float(np.prod(env.action_space.shape))
     buffer = ReplayBuffer(args.buffer_size, env, device)
+    if args.lfiw.warmup_env_steps is None:  # LFIW
+        args.lfiw.warmup_env_steps = args.total_timesteps // 10  # LFIW
+    if args.lfiw.warmup_env_steps >= args.total_timesteps:  # LFIW
+        print("Note: the run ends before --lfiw.warmup-env-steps; all weights stay 1.")  # LFIW
+    elif args.lfiw.fast_size >= args.total_timesteps:  # LFIW
+        print("Note: --lfiw.fast-size holds all steps; the weights stay near 1.")  # LFIW
     lfiw = Lfiw(  # LFIW
         env.observation_space.shape[0],  # LFIW
         env.action_space.shape[0],  # LFIW
-        args.lfiw,  # LFIW
+        LfiwConfig(**vars(args.lfiw)),  # LFIW
         learning_rate=args.q_lr,  # LFIW
         buffer_size=args.buffer_size,  # LFIW
         seed=args.seed,  # LFIW

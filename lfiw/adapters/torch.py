@@ -20,7 +20,6 @@ from lfiw.ratio import RatioConfig
 from lfiw.ratio.divergences import LOGIT_LIMIT
 from lfiw.ratio.network import FINITE_LOGIT, LAST_LAYER_LIMIT
 from lfiw.replay.lfiw import LfiwConfig
-from lfiw.replay.uniform import UniformConfig
 from lfiw.settings import check_ranges, conformed
 
 require("lfiw.torch", "torch")
@@ -271,6 +270,9 @@ class Lfiw:
         self.fast = None if fast is None else fast.to(self.device, copy=True)
 
 
+NOT_FOLLOWED = ("weight_policy", "over", "floor_by", "weight_decay", "train_every")
+
+
 def as_config(config: LfiwConfig | None) -> LfiwConfig:
     """The default where none is given."""
     if config is None:
@@ -289,9 +291,15 @@ def check_config(config: LfiwConfig | None, buffer_size: int) -> LfiwConfig:
         raise InputError(
             f"fast_size {config.fast_size} must be below the replay memory's size {buffer_size}."
         )
-    if config.weight_policy or config.over != UniformConfig():
+    for name in NOT_FOLLOWED:
+        if getattr(config, name) != getattr(LfiwConfig(), name):
+            raise InputError(
+                f"Only the critic's uniformly drawn batch is weighted here: leave {name} at its "
+                f"default, or train with lfiw itself."
+            )
+    if config.divergence not in DIVERGENCES:
         raise InputError(
-            "Only the critic's uniformly drawn batch is weighted here: leave weight_policy and "
-            "over at their defaults, or train with lfiw itself."
+            f"divergence {config.divergence!r} is for lfiw itself; here choose from "
+            f"{', '.join(DIVERGENCES)}."
         )
     return config

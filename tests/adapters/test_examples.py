@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,38 @@ def test_solves_pendulum(name: str, steps: str, more: tuple[str, ...], tmp_path:
     (output,) = run(tmp_path, (EXAMPLES / f"cleanrl_{name}_lfiw.py", options))
     assert float(output.split()[-1]) > pendulum.SOLVED
     assert list(tmp_path.rglob("events.out.tfevents.*"))
+
+
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_weights_that_stay_one_are_told(name: str, tmp_path: Path) -> None:
+    """By default the warm-up is a tenth of the run, so that none ends before it unawares."""
+    script = EXAMPLES / f"cleanrl_{name}_lfiw.py"
+    steps = ("--total-timesteps", "310", *LFIW[2:])
+    late, wide, sound = run(
+        tmp_path,
+        (script, (*steps, "--lfiw.warmup-env-steps", "310")),
+        (script, (*steps, "--lfiw.fast-size", "310")),
+        (script, (*steps, "--lfiw.fast-size", "100")),
+    )
+    assert "Note: the run ends before --lfiw.warmup-env-steps; all weights stay 1." in late
+    assert "Note: --lfiw.fast-size holds all steps" in wide
+    assert "Note" not in sound
+
+
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_no_option_is_offered_that_is_refused(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"cleanrl_{name}_lfiw.py"), "--help"],
+        env=os.environ | {"PYTHONPATH": str(EXAMPLES.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    offered = set(re.findall(r"--lfiw\.([a-z-]+)", done.stdout))
+    assert offered == {
+        *("temperature", "fast-size", "warmup-env-steps", "hidden-sizes"),
+        "min-effective-sample-size",
+    }
 
 
 @pytest.mark.parametrize("name", ["sac", "td3"])
