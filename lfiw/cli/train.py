@@ -64,6 +64,7 @@ class Train(OnCluster):
     replay: Annotated[str | None, unset("STR", "lfiw", REPLAY_NAMES)] = None
     config: Annotated[Path | None, unset("FILE")] = None
     """Start from these settings: the config.json of a method folder, or JSON with its keys."""
+    trust_env: TrustEnv = False
     num_seeds: Annotated[int | None, unset("INT", "1")] = None
     """Train this many seeds, counted from 0."""
     seeds: Annotated[str | None, unset("INT,...")] = None
@@ -142,17 +143,17 @@ class Train(OnCluster):
     def configs_by_file(self) -> list[TrainConfig]:
         """What the file says, with the tasks, agents and strategies that the command names."""
         from lfiw.learning.config import TrainConfig
-        from lfiw.runs.config_file import read_settings, with_env
+        from lfiw.runs.trust import trusted_settings
         from lfiw.settings import from_json
 
         assert self.config is not None
         if self.preset is not None:
             raise InputError("--config has all settings already: leave out --preset.")
-        settings = read_settings(self.config)
+        found = trusted_settings(self.config, split_names(self.env, "ENV"), self.trust_env)
         try:
             return [
                 with_part(with_part(from_json(TrainConfig, own), "agent", agent), "replay", replay)
-                for own in with_env(settings, split_names(self.env, "ENV"))
+                for own in found
                 for agent in split_names(self.agent, "--agent") or (None,)
                 for replay in split_names(self.replay, "--replay") or (None,)
             ]

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from lfiw.errors import Damaged, InputError
-from lfiw.older import modern
 from lfiw.plain_files import read_plain
 from lfiw.runs.files import MAX_JSON_BYTES, json_bytes, json_hash, read_json, write_json
 from lfiw.runs.layout import CONFIG, parts_of
@@ -59,8 +58,8 @@ def read_config_file(path: Path) -> dict[str, Any]:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings in a file: all that a run recorded, maybe of an older version, or what somebody
-    wrote by hand."""
+    """What a file holds that has settings: in `config`, where a run recorded it; all of it, where
+    somebody wrote it by hand."""
     if not path.exists():
         raise InputError(f"{path} does not exist.")
     if path.is_dir():
@@ -73,15 +72,15 @@ def read_settings(path: Path) -> dict[str, Any]:
     env = settings.get("env", {}) if isinstance(settings, dict) else None
     if not isinstance(env, dict):
         raise InputError(f'{path} holds no settings, such as {{"env": {{"id": "Pendulum-v1"}}}}.')
-    return settings if settings is content else modern(settings)
+    return content
 
 
-def with_env(settings: dict[str, Any], env_ids: Sequence[str]) -> list[dict[str, Any]]:
+def with_env(path: Path, settings: dict[str, Any], env_ids: Sequence[str]) -> list[dict[str, Any]]:
     """The settings as they are, or for each of these environments instead."""
     if env_ids:
         return [{**settings, "env": {**settings.get("env", {}), "id": own}} for own in env_ids]
-    if "id" not in settings.get("env", {}):
-        raise InputError("no environment is named there: name one on the command line, ENV.")
+    if not isinstance(settings.get("env", {}).get("id"), str):
+        raise InputError(f"{path} names no environment: name one on the command line, ENV.")
     return [settings]
 
 

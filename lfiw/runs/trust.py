@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ import gymnasium
 
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
-from lfiw.runs.config_file import read_config
+from lfiw.import_path import in_method_folder
+from lfiw.older import modern
+from lfiw.runs.config_file import read_config, read_settings, with_env
 from lfiw.runs.key import is_signed, signature
 from lfiw.settings import from_json, to_json
 from lfiw.wording import one_line, option
@@ -73,15 +75,39 @@ def trusted_config(folder: str | Path, trust_env: Trust = False) -> dict[str, An
     """The contents of a config.json whose environment may be made; a sentence where it may not."""
     content = read_config(folder)
     env = content["config"]["env"]
-    if trust_env is True or is_harmless(env) or is_own(content) or _is_typed(env, trust_env):
-        return content
+    if not (is_own(content) or _is_typed(env, trust_env)):
+        refuse_strange_env(folder, env, trust_env is True)
+    return content
+
+
+def refuse_strange_env(source: str | Path, env: Mapping[str, Any], trust_env: bool) -> None:
+    """A sentence about an environment that somebody else named, unless it is harmless or the user
+    trusts it."""
+    if trust_env or is_harmless(env):
+        return
     warning = (
-        f"{folder} was not begun by you on this machine, and to make its environment runs code: "
+        f"{source} was not begun by you on this machine, and to make its environment runs code: "
         f"{described(env)}."
     )
     if not said_yes(one_line(warning)):
         raise InputError(f"{warning} If you trust that, give {option('trust_env')}.")
-    return content
+
+
+def trusted_settings(
+    path: Path, env_ids: Sequence[str], trust_env: bool = False
+) -> list[dict[str, Any]]:
+    """The settings in a file, for its own environment or for each of these, if it may be made. What
+    the user wrote is trusted: a file that is no training's, or an id with no text beside it."""
+    content = read_settings(path)
+    settings = modern(content["config"]) if "config" in content else content
+    of_training = settings is not content or in_method_folder(path.parent)
+    found = with_env(path, settings, env_ids)
+    for own in found:
+        typed = env_ids and all(map(_is_numeric, (own["env"].get("kwargs") or {}).values()))
+        known = own is settings and "config" in content and is_own(content)
+        if of_training and not (typed or known):
+            refuse_strange_env(path, own["env"], trust_env)
+    return found
 
 
 def env_of(folder: str | Path, trust_env: Trust = False) -> EnvConfig:

@@ -10,6 +10,7 @@ from small import as_options, small
 from trainings import ENV, TIME_FIELDS
 
 from lfiw.cli import main, parse_command
+from lfiw.errors import InputError
 from lfiw.learning.config import make_config
 from lfiw.settings import override, to_json
 
@@ -38,7 +39,27 @@ def test_what_a_run_recorded(tmp_path: Path) -> None:
     made = make_config("A-v1", "td3", "per", "paper", seeds=(1, 2))
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"config": to_json(made), "versions": {}, "command": ["x"]}))
-    assert configs("--config", str(path)) == [made]
+    assert configs("--config", str(path), "--trust-env") == [made]
+
+
+@pytest.mark.parametrize("inside", ["config.json", "mine.json"])
+def test_environment_that_a_stranger_names_is_not_made(tmp_path: Path, inside: str) -> None:
+    """In what a training recorded, or in any file beside it; unless the user typed it."""
+
+    def write(config: Any) -> None:
+        values = to_json(config)
+        (tmp_path / inside).write_text(json.dumps(values))
+        (tmp_path / "config.json").write_text(json.dumps({"config": values}))
+
+    strange = make_config("a:b", **{"env.kwargs.path": "x"})
+    write(strange)
+    path = str(tmp_path / inside)
+    for env in ((), ("c:d",)):  # the text beside a typed id is still the stranger's
+        with pytest.raises(InputError, match="runs code: it imports"):
+            configs(*env, "--config", path)
+    assert configs("--config", path, "--trust-env") == [strange]
+    write(override(strange, "env.kwargs", {}))
+    assert configs("c:d", "--config", path)[0].env.id == "c:d"
 
 
 def test_options_that_are_given_override_the_file(file: Path) -> None:
@@ -64,7 +85,8 @@ def test_options_that_are_given_override_the_file(file: Path) -> None:
         ("[1]", [], "mine.json is damaged: it holds no object."),
         ('{"config": 3}', [], "mine.json holds no settings, such as"),
         ('{"env": "A-v1"}', [], "mine.json holds no settings, such as"),
-        ('{"env_steps": 9}', [], "mine.json: no environment is named there"),
+        ('{"env_steps": 9}', [], "mine.json names no environment"),
+        ('{"env": {"id": 3}}', [], "mine.json names no environment"),
         ('{"env": {"id": "A-v1"}, "spede": 1}', [], "mine.json: Unknown settings ['spede']"),
         ('{"env": {"id": "A-v1"}, "env_steps": "many"}', [], "mine.json: env_steps takes a value"),
         ('{"env": {"id": "A-v1"}, "agent": {}}', [], "mine.json: The configuration names no agent"),
