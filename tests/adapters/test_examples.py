@@ -68,7 +68,7 @@ def test_weights_that_stay_one_are_told(name: str, tmp_path: Path) -> None:
     steps = ("--total-timesteps", "310", *LFIW[2:])
     late, wide, sound = run(
         tmp_path,
-        (script, (*steps, "--lfiw.warmup-env-steps", "310")),
+        (script, (*steps, "--lfiw.fast-size", "100", "--lfiw.warmup-env-steps", "310")),
         (script, (*steps, "--lfiw.fast-size", "310")),
         (script, (*steps, "--lfiw.fast-size", "100")),
     )
