@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import subprocess
-import sys
 import venv
 from pathlib import Path
 
