@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from lfiw.report.summary import Aggregate, Summary
 from lfiw.results.catalogue import Look, looks
 from lfiw.results.methods import Method
-from lfiw.results.plot import agent_panels, new_panels, plain, plot_curves, save_figure
+from lfiw.results.plot import agent_panels, curves_figure, new_panels, plain, save_figures
 from lfiw.runs.metrics import WITH_FIGURE, Metric
 
 SUFFIXES = (".png", ".pdf")
@@ -27,9 +27,8 @@ BELOW: dict[str, Any] = {
 
 def write_figures(methods: Sequence[Method], summary: Summary, folder: Path) -> list[Path]:
     curves = [method.curves for method in methods]
-    written = [plot_curves(curves, folder / f"curves{suffix}") for suffix in SUFFIXES]
     styles = looks(curve.strategy for curve in curves)  # a strategy looks alike in all figures
-    figures = {
+    figures = {"curves": curves_figure(curves)} | {
         metric.name: _diagnostic_figure(shown, metric, styles)
         for metric in WITH_FIGURE
         if (shown := [method for method in methods if metric.name in method.diagnostics])
@@ -38,11 +37,8 @@ def write_figures(methods: Sequence[Method], summary: Summary, folder: Path) -> 
         strategies = {method.name: method.curves.strategy for method in methods}
         of_methods = {name: styles[strategy] for name, strategy in strategies.items()}
         figures["profiles"] = _profile_figure(summary, of_methods)
-    return written + [
-        save_figure(figure, folder / f"{name}{suffix}")
-        for name, figure in figures.items()
-        for suffix in SUFFIXES
-    ]
+    saved = [save_figures(figure, folder / name, SUFFIXES) for name, figure in figures.items()]
+    return [path for paths in saved for path in paths]
 
 
 def _diagnostic_figure(
@@ -75,6 +71,7 @@ def _profile_figure(summary: Summary, styles: dict[str, Look]) -> Figure:
     for axes, (agent, group) in zip(panels, groups.items(), strict=True):
         for aggregate in group:
             look, profile = styles[aggregate.entry.name], aggregate.profile
+            assert profile is not None  # of a single agent
             label = plain(aggregate.entry.title)
             axes.plot(summary.thresholds, profile.value, look.style, color=look.colour, label=label)
             band = (profile.low, profile.high)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
+from lfiw.machine import usable_cores
 from lfiw.report.comparison import (
     base_of,
     efficiency,
@@ -86,7 +91,7 @@ class Aggregate:
     area: Interval
     improvement: Interval | None  # None for uniform replay itself
     above_lfiw: Interval | None  # None for LFIW as published itself, and where it was not run
-    profile: Interval  # over the thresholds
+    profile: Interval | None  # over the thresholds; None where agents are together
     curves: tuple[Curves, ...]
 
 
@@ -111,19 +116,29 @@ def summarise(methods: Sequence[Method]) -> Summary:
     frame = _frame(tasks)
     entries = _entries(methods, tasks)
     by_place = {(method.task, method.name): method for method in methods}
-    outcomes = {
-        (task, entry.name): _outcome(task, entry, by_place.get((task, entry.name)), methods)
-        for task in frame
-        for entry in entries
-    }
+    places = [(task, entry) for task in frame for entry in entries]
+    with side_by_side() as threads:
+        found = threads.map(
+            lambda task, entry: _outcome(task, entry, by_place.get((task, entry.name)), methods),
+            *zip(*places, strict=True),
+        )
+        outcomes = {(one.task, one.entry.name): one for one in found}
     scored = _scored(methods)
     thresholds = _thresholds(scored)
     by_name = {entry: [one for one in scored if one.method.name == entry.name] for entry in entries}
     return Summary(
         *(tasks, frame, entries, outcomes, thresholds),
         aggregates=_aggregates(by_name, thresholds),
-        pooled=_aggregates(_by_strategy(scored), thresholds),
+        pooled=_aggregates(_by_strategy(scored)),
     )
+
+
+@contextmanager
+def side_by_side() -> Iterator[ThreadPoolExecutor]:
+    """Bootstraps on all cores: numpy lets other threads run. Its products are too small to be
+    shared among threads of their own."""
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(usable_cores()) as threads:
+        yield threads
 
 
 def _frame(tasks: Sequence[str]) -> tuple[str, ...]:
@@ -211,12 +226,15 @@ def _by_strategy(scored: Sequence[Scored]) -> dict[Entry, list[Scored]]:
 
 
 def _aggregates(
-    groups: Mapping[Entry, Sequence[Scored]], thresholds: np.ndarray
+    groups: Mapping[Entry, Sequence[Scored]], thresholds: np.ndarray | None = None
 ) -> tuple[Aggregate, ...]:
-    return tuple(_aggregate(entry, own, thresholds) for entry, own in groups.items() if own)
+    """With profiles where there are thresholds; without, for several agents together."""
+    scored = {entry: own for entry, own in groups.items() if own}
+    with side_by_side() as threads:
+        return tuple(threads.map(_aggregate, scored, scored.values(), repeat(thresholds)))
 
 
-def _aggregate(entry: Entry, own: Sequence[Scored], thresholds: np.ndarray) -> Aggregate:
+def _aggregate(entry: Entry, own: Sequence[Scored], thresholds: np.ndarray | None) -> Aggregate:
     finals = [one.finals for one in own]
     against_base = [(one.method, one.base) for one in own if one.base is not one.method]
     against_lfiw = [
@@ -224,13 +242,16 @@ def _aggregate(entry: Entry, own: Sequence[Scored], thresholds: np.ndarray) -> A
         for one in own
         if one.published and one.published is not one.method
     ]
+    profile = None
+    if thresholds is not None:
+        profile = resampled(partial(performance_profile, thresholds=thresholds), finals)
     return Aggregate(
         entry,
-        tuple(one.method.task if entry.agent else one.method.place for one in own),
+        tuple(one.method.place if thresholds is None else one.method.task for one in own),
         iqm=resampled(interquartile_mean, finals),
         area=resampled(interquartile_mean, [one.areas for one in own]),
         improvement=improvement(*zip(*against_base, strict=True)) if against_base else None,
         above_lfiw=improvement(*zip(*against_lfiw, strict=True)) if against_lfiw else None,
-        profile=resampled(partial(performance_profile, thresholds=thresholds), finals),
+        profile=profile,
         curves=tuple(one.method.curves for one in own),
     )

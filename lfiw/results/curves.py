@@ -65,14 +65,11 @@ class Curves:
         told, as the curve is too short or coarse, or never above 0."""
         steps = self.env_steps
         firsts = np.searchsorted(steps, steps - COLLAPSE_ENV_STEPS, side="right")
-        windows = [
-            slice(first, end)
-            for end, first in enumerate(firsts, 1)
-            if steps[end - 1] >= COLLAPSE_ENV_STEPS and end - first >= COLLAPSE_EVALUATIONS
-        ]
-        if not windows:
+        ends = np.arange(1, len(steps) + 1)
+        whole = (steps >= COLLAPSE_ENV_STEPS) & (ends - firsts >= COLLAPSE_EVALUATIONS)
+        if not whole.any():
             return np.full(len(self.seeds), np.nan)
-        means = np.stack([self.returns[:, window].mean(axis=1) for window in windows], axis=1)
+        means = _means(self.returns, firsts[whole], ends[whole])
         best = np.maximum.accumulate(means, axis=1)
         fallen = ((means < best / 2) & (best > 0)).any(axis=1)
         return np.where(best[:, -1] > 0, fallen, np.nan)
@@ -84,11 +81,16 @@ class Curves:
 
     def smoothed(self, evaluations: int) -> Curves:
         """Each point is the mean of the evaluations around it, of fewer at the ends."""
-        reach = evaluations // 2
-        last = len(self.env_steps)
-        around = [slice(max(0, at - reach), min(last, at + reach + 1)) for at in range(last)]
-        means = [self.returns[:, window].mean(axis=1) for window in around]
-        return replace(self, returns=np.stack(means, axis=1))
+        reach, places = evaluations // 2, np.arange(len(self.env_steps))
+        firsts, ends = np.maximum(places - reach, 0), np.minimum(places + reach + 1, len(places))
+        return replace(self, returns=_means(self.returns, firsts, ends))
+
+
+def _means(values: np.ndarray, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Of the columns from each first to before each end, in one pass over [S, E]."""
+    bounds = np.stack([firsts, ends], axis=1).ravel()
+    padded = np.pad(values, ((0, 0), (0, 1)))  # so that the last end is a place too
+    return np.add.reduceat(padded, bounds, axis=1)[:, ::2] / (ends - firsts)
 
 
 def read_curves(folder: Path) -> Curves:
@@ -104,33 +106,32 @@ def make_curves(
     seeds = tuple(sorted({row["seed"] for row in rows}))
     if not seeds:
         raise NothingYet(f"{source} has no evaluation yet.")
-    steps = complete_steps(rows)
-    if not steps:
+    grid = rows_by_seed(rows)
+    if not grid[0]:
         raise NothingYet(f"{source} has no evaluation of all its seeds yet.")
     return Curves(
         env=one_line(config["env"]["id"]),
         agent=str((config.get("agent") or {}).get("name", "")),
         method=one_line(method),
         seeds=seeds,
-        env_steps=np.array(steps),
-        returns=column(rows, "return_mean", seeds, steps),
+        env_steps=np.array([row["env_steps"] for row in grid[0]]),
+        returns=column(grid, "return_mean"),
     )
 
 
-def complete_steps(rows: Sequence[Row]) -> list[int]:
-    """Environment steps at which every seed was evaluated."""
-    seeds = {row["seed"] for row in rows}
-    evaluated = {(row["seed"], row["env_steps"]) for row in rows}
-    steps = sorted({step for _, step in evaluated})
-    return [step for step in steps if all((seed, step) in evaluated for seed in seeds)]
+def rows_by_seed(rows: Sequence[Row]) -> list[list[Row]]:
+    """Of each seed, in order, the rows of the environment steps at which every seed was
+    evaluated."""
+    by_seed: dict[int, dict[int, Row]] = {}
+    for row in rows:
+        by_seed.setdefault(row["seed"], {})[row["env_steps"]] = row
+    shared = sorted(set.intersection(*map(set, by_seed.values())))
+    return [[by_seed[seed][step] for step in shared] for seed in sorted(by_seed)]
 
 
-def column(
-    rows: Sequence[Row], name: str, seeds: Sequence[int], env_steps: Sequence[int]
-) -> np.ndarray:
+def column(grid: Sequence[Sequence[Row]], name: str) -> np.ndarray:
     """One value of the rows as an array [S, E]; what is absent or null is not a number."""
-    values = {(row["seed"], row["env_steps"]): row.get(name) for row in rows}
-    return np.array([[values[seed, step] for step in env_steps] for seed in seeds], float)
+    return np.array([[row.get(name) for row in rows] for rows in grid], float)
 
 
 def collapses(curves: Sequence[Curves]) -> int | None:

@@ -19,12 +19,12 @@ import numpy as np
 from lfiw.errors import Damaged, InputError, NothingYet
 from lfiw.plain_files import read_lines
 from lfiw.results.catalogue import ENV_STEPS, STRATEGIES, family_of
-from lfiw.results.curves import Curves, column, make_curves
+from lfiw.results.curves import Curves, column, make_curves, rows_by_seed
 from lfiw.runs.config_file import read_config_file
 from lfiw.runs.files import short_int
 from lfiw.runs.layout import CONFIG, folders_below, parts_of
 from lfiw.runs.metrics import DIAGNOSTICS
-from lfiw.runs.read import read_metrics, stopped_seeds
+from lfiw.runs.read import read_metrics
 from lfiw.runs.rows import Row
 from lfiw.wording import nearest, one_line
 
@@ -221,21 +221,32 @@ def _sources(path: Path) -> list[Path]:
 
 
 def _read_run(folder: Path) -> Method:
-    rows = list(evaluation_rows(folder))
+    rows, stopped = evaluations_and_stopped(folder)
     method = _make_method(folder.resolve().name, rows, folder / CONFIG, folder)
-    stopped = sorted(stopped_seeds(folder))
-    return replace(method, record=method.record | {"stopped_seeds": stopped}) if stopped else method
+    if not stopped:
+        return method
+    return replace(method, record=method.record | {"stopped_seeds": sorted(stopped)})
 
 
-def evaluation_rows(folder: Path) -> Iterator[Row]:
+def evaluation_rows(folder: Path) -> list[Row]:
     """The evaluations of a method folder, each with the diagnostics of the phase before it."""
+    return evaluations_and_stopped(folder)[0]
+
+
+def evaluations_and_stopped(folder: Path) -> tuple[list[Row], set[int]]:
+    """The evaluations, and the seeds that were given up, which have none; in one reading."""
     latest: dict[int, Row] = {}
-    stopped = stopped_seeds(folder)
-    for row in [row for part in parts_of(folder) for row in read_metrics(part)]:
-        if row.get("kind") == "train":
-            latest[row["seed"]] = row
-        elif row.get("kind") == "eval" and row["seed"] not in stopped:
-            yield diagnostics_of(latest.get(row["seed"], {})) | row
+    evaluations: list[Row] = []
+    stopped: set[int] = set()
+    for part in parts_of(folder):
+        for row in read_metrics(part):
+            if row["kind"] == "train":
+                latest[row["seed"]] = row
+            elif row["kind"] == "eval":
+                evaluations.append(diagnostics_of(latest.get(row["seed"], {})) | row)
+            elif row["kind"] == "stopped":
+                stopped.add(row["seed"])
+    return [row for row in evaluations if row["seed"] not in stopped], stopped
 
 
 def diagnostics_of(row: Row) -> Row:
@@ -247,7 +258,7 @@ def diagnostics_of(row: Row) -> Row:
             found[metric.name] = value
         elif isinstance(value, list):
             found |= zip(metric.columns, value, strict=False)
-    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+    return {name: value for name, value in found.items() if type(value) in (int, float)}
 
 
 def stored_rows(path: Path) -> list[dict[str, str]]:
@@ -289,15 +300,12 @@ def _make_method(name: str, rows: list[Row], record: Path, source: Path) -> Meth
     content = read_config_file(record)
     config = content["config"]
     curves = make_curves(rows, config, name, source)
+    grid = rows_by_seed(rows)
     present = {key for row in rows for key in row}
     last = max((row["wall_seconds"] for row in rows if "wall_seconds" in row), default=None)
     return Method(
         curves=replace(curves, env=task_name(config["env"])),
-        diagnostics={
-            key: column(rows, key, curves.seeds, curves.env_steps.tolist())
-            for key in DIAGNOSTIC_COLUMNS
-            if key in present
-        },
+        diagnostics={key: column(grid, key) for key in DIAGNOSTIC_COLUMNS if key in present},
         record={"wall_seconds": last, **content},
         source=source,
     )

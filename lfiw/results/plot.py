@@ -66,6 +66,15 @@ def agent_panels(curves: Sequence[Curves]) -> tuple[Figure, dict[tuple[str, str]
     return figure, panels
 
 
+def save_figures(figure: Figure, stem: Path, suffixes: Sequence[str]) -> list[Path]:
+    """One figure in several formats. The layout, most of the work, is that of the first."""
+    paths = []
+    for suffix in suffixes:
+        paths.append(save_figure(figure, stem.with_name(stem.name + suffix)))
+        figure.set_layout_engine("none")
+    return paths
+
+
 def save_figure(figure: Figure, path: Path) -> Path:
     """The same figure gives the same bytes: no date, no random names."""
     make_parent(path)
@@ -86,6 +95,12 @@ def plot_curves(
     path = check_picture(out)
     if smooth < 1 or smooth % 2 == 0:
         raise InputError(f"The number of evaluations in a running mean must be odd, not {smooth}.")
+    return save_figure(curves_figure(curves, smooth, strategies), path)
+
+
+def curves_figure(
+    curves: Sequence[Curves], smooth: int = 1, strategies: Sequence[str] | None = None
+) -> Figure:
     curves = [curve.smoothed(smooth) for curve in curves]
     figure, panels = agent_panels(curves)
     strategies = strategies or [curve.strategy for curve in curves]
@@ -97,7 +112,7 @@ def plot_curves(
         axes.legend(frameon=False, loc="best")
     if smooth > 1:
         figure.supxlabel(f"Running means over {smooth} evaluations", fontsize="small")
-    return save_figure(figure, path)
+    return figure
 
 
 def _plot_curve(axes: Axes, curve: Curves, look: Look) -> None:

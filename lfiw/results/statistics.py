@@ -81,7 +81,7 @@ def efficiency_ratio(
 def mean_of_drawn(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
     """The mean [..., E] over the drawn ones, by their numbers [..., N], of values [N, E]: as a
     product with how often each was drawn, which needs no copy of them for each draw."""
-    times = (drawn[..., None] == np.arange(len(values))).sum(axis=-2)
+    times = (drawn[..., None] == np.arange(len(values))).sum(axis=-2, dtype=float)
     return times @ values / drawn.shape[-1]
 
 

@@ -200,7 +200,7 @@ def test_a_strategy_has_one_colour_everywhere(tmp_path: Path, monkeypatch: Any) 
     write_run(tmp_path, "sac-lfiw", values, ess=[1.0, 0.5])
     write_run(tmp_path, "sac-other", values, ess=[1.0, 0.5])
     saved: dict[str, Any] = {}
-    for module in (lfiw.results.plot, lfiw.report.figures, lfiw.paper.chain):
+    for module in (lfiw.results.plot, lfiw.paper.chain):
         monkeypatch.setattr(module, "save_figure", lambda f, path: saved.update({path.stem: f}))
     methods = read_methods([tmp_path])
     write_figures(methods, summarise(methods), tmp_path)
