@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -26,6 +27,19 @@ def say_stopped() -> None:
         os.write(2, b"lfiw: stopped.\n")
 
 
+def command() -> Callable[[], None]:
+    """The command line, or a sentence where only policies are deployed."""
+    try:
+        from lfiw.cli import main
+    except ModuleNotFoundError as error:
+        if (error.name or "lfiw").partition(".")[0] == "lfiw":
+            raise
+        from lfiw.extras import install_command
+
+        sys.exit(f"lfiw: the command needs {error.name}: {install_command()}")
+    return main
+
+
 def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed: nobody reads it
@@ -37,9 +51,7 @@ def main() -> None:
         from lfiw.import_path import leave_method_folders
 
         leave_method_folders()
-        from lfiw.cli import main as run
-
-        run()
+        command()()
     except KeyboardInterrupt:  # where the command itself does not answer it
         say_stopped()
         sys.exit(INTERRUPTED)

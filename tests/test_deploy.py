@@ -36,7 +36,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Policies that a network trained on paper would have: action = 2 * observation, clipped."""
+    """Policies of one product: an action is twice the tanh of a multiple of the observation."""
     for which, factor in (("latest", 0.5), ("best", 0.25)):
         arrays = {
             "gaussian.0.weight": np.array([[factor, 0.0]], np.float32),
@@ -94,6 +94,12 @@ except lfiw.InputError as error:
     print(error)
 """
     assert "holds no policy of seed 4" in run(python, program)
+
+
+def test_the_command_says_what_it_needs(python: Path) -> None:
+    done = subprocess.run([python, "-I", "-m", "lfiw", "settings"], capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "lfiw: the command needs" in done.stderr and "pip install" in done.stderr
 
 
 def test_what_needs_more_says_so(python: Path) -> None:
