@@ -62,6 +62,16 @@ def needed_segments(folder: Path, facts: Mapping[str, Any], capacity: int) -> li
     ]
 
 
+def described(folder: Path, facts: Mapping[str, Any]) -> dict[Path, dict[str, Any]]:
+    """Size and hash of every segment that was written, also of those that were dropped since."""
+    num_rows, row_bytes = facts["num_rows"], facts["row_bytes"]
+    rows = [min(SEGMENT_ROWS, num_rows - start) for start in range(0, num_rows, SEGMENT_ROWS)]
+    return {
+        segment_path(folder, index): {"size": own * row_bytes, "sha256": facts["sha256"][index]}
+        for index, own in enumerate(rows)
+    }
+
+
 class Segments:
     """The rows of one run, in the order in which they were collected."""
 

@@ -12,22 +12,23 @@ from lfiw.runs.config_file import config_is_intact, read_config
 from lfiw.runs.files import read_arrays, refuse_links
 from lfiw.runs.layout import CONFIG, policy_file
 from lfiw.runs.policies import check_policy
-from lfiw.runs.read import stopped_seeds
-from lfiw.runs.recovery import damages
+from lfiw.runs.read import evaluated_up_to, stopped_seeds
+from lfiw.runs.recovery import damages, is_last
+from lfiw.runs.seal import SEAL, broken_seals, is_leftover, is_own_seal, is_sealed
 
 
 def verify_run(folder: Path) -> tuple[list[str], str]:
     """A sentence for each damaged file, and one about what a resume would do. Read again where a
     training replaced its checkpoints meanwhile."""
     while True:
-        before = list_checkpoints(folder)
+        before = (list_checkpoints(folder), is_sealed(folder))
         try:
             found = _check_files(folder)
         except (FileNotFoundError, Damaged):
-            if list_checkpoints(folder) == before:
+            if (list_checkpoints(folder), is_sealed(folder)) == before:
                 raise
         else:
-            if list_checkpoints(folder) == before:
+            if (list_checkpoints(folder), is_sealed(folder)) == before:
                 return found
 
 
@@ -45,13 +46,29 @@ def _check_files(folder: Path) -> tuple[list[str], str]:
     for found in by_checkpoint.values():
         problems += [problem for problem in found if problem not in problems]
     problems += damaged_arrays(folder, content["config"])
+    if is_sealed(folder):
+        for path, problem in broken_seals(folder):
+            problems += [] if any(str(path) in known for known in problems) else [problem]
     intact = next((path for path, found in by_checkpoint.items() if not found), None)
     if intact is not None:
-        steps = read_manifest(intact)["facts"]["env_steps"]
-        return problems, f"{folder} resumes from {intact.name}, at environment step {steps}."
+        facts = read_manifest(intact)["facts"]
+        where = f"{folder} resumes from {intact.name}, at environment step {facts['env_steps']}"
+        if not is_last(facts, content["config"].get("env_steps")):
+            return problems, f"{where}."
+        return problems, f"{where}, its last; {_seal_note(folder, problems)}."
     if by_checkpoint:
         return problems, f"{folder} cannot be resumed: it has no intact checkpoint."
     return problems, f"{folder} has no checkpoint; it starts anew from {CONFIG}."
+
+
+def _seal_note(folder: Path, problems: list[str]) -> str:
+    if not is_sealed(folder):
+        return f"it has no {SEAL}, so files that were exchanged or added later are not seen"
+    if problems:
+        return f"it is not as {SEAL} says"
+    if is_own_seal(folder):
+        return "all files are as your training left them"
+    return f"all files are as {SEAL} says, which somebody else, or you elsewhere, has written"
 
 
 def ring_capacity(config: dict[str, Any]) -> int:
@@ -65,8 +82,10 @@ def damaged_arrays(folder: Path, config: dict[str, Any]) -> Iterator[str]:
     stopped = stopped_seeds(folder)  # perhaps before they had one
     policies = {policy_file(folder, seed): seed for seed in config["seeds"]}
     best = {policy_file(folder, seed, "best") for seed in config["seeds"]}
-    written = {*folder.glob("policies/*"), *folder.glob("snapshots/*/*")}
-    if any(folder.glob("policies/*")):  # not there before the first evaluation
+    found = {*folder.glob("policies/*"), *folder.glob("snapshots/*/*")}
+    written = {path for path in found if not is_leftover(path, folder)}
+    # Those of all seeds are written before the first evaluation is logged.
+    if any(evaluated_up_to(folder).values()):
         written |= {path for path, seed in policies.items() if seed not in stopped}
     for path in sorted(written):
         try:

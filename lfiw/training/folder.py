@@ -22,7 +22,9 @@ from lfiw.runs.lock import LOCK, locked
 from lfiw.runs.read import read_evaluations
 from lfiw.runs.recovery import start_facts
 from lfiw.runs.rows import Row
+from lfiw.runs.seal import break_seal, is_sealed, remove_leftovers, seal
 from lfiw.runs.trust import is_own, signed
+from lfiw.runs.verify import verify_run
 from lfiw.settings import conformed, to_json
 from lfiw.training.jobs import Job
 from lfiw.wording import command, option_name, size_text
@@ -114,6 +116,8 @@ def begin_folder(job: Job, circumstances: Mapping[str, Any], locks: ExitStack) -
 
 def take_up_folder(job: Job) -> None:
     """Make the folder ready to go on from the job's checkpoint."""
+    break_seal(job.folder)
+    remove_leftovers(job.folder)
     if job.checkpoint is not None:
         remove_newer(job.checkpoint.path)
     content, config = read_config(job.folder), to_json(job.config)
@@ -122,3 +126,16 @@ def take_up_folder(job: Job) -> None:
         signature = signed(config["env"])
     if content != (updated := {**content, "config": config, **signature}):
         write_config(job.folder, updated)
+
+
+def finish_folder(job: Job) -> None:
+    """Seal what a kill after the last checkpoint, or an older version, has left without a seal, and
+    sign what its user has said to trust; nothing of a folder that is damaged."""
+    folder = job.folder
+    if (is_sealed(folder) and not job.signature) or verify_run(folder)[0]:
+        return
+    break_seal(folder)
+    remove_leftovers(folder)
+    if job.signature:
+        write_config(folder, {**read_config(folder), **job.signature})
+    seal(folder)

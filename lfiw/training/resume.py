@@ -31,7 +31,7 @@ from lfiw.runs.trust import Trust, late_signature, trusted_config
 from lfiw.settings import conform, override, parts, to_json, walk
 from lfiw.training.callback import OnEvaluation
 from lfiw.training.devices import choose_devices, hardware, prepare_jax
-from lfiw.training.folder import Training
+from lfiw.training.folder import Training, finish_folder
 from lfiw.training.jobs import Job
 from lfiw.training.start import run_jobs
 from lfiw.wording import option, option_name
@@ -122,11 +122,12 @@ def resume_all(
                 added = dataclasses.replace(config, seeds=new)
                 check(added)
                 jobs.append(Job(added, added_folder(folder, new)))
-        unfinished = [
-            job
-            for job in jobs
-            if job.checkpoint is None or not is_last(job.checkpoint.facts, job.config.env_steps)
-        ]
+        unfinished = []
+        for job in jobs:
+            if job.checkpoint and is_last(job.checkpoint.facts, job.config.env_steps):
+                finish_folder(job)
+            else:
+                unfinished.append(job)
         if unfinished:
             run_jobs(unfinished, workers, devices, console, on_evaluation)
     configs = {job.folder: job.config for job in jobs}

@@ -16,6 +16,7 @@ from lfiw.agents import make_agent
 from lfiw.errors import InputError, RunError
 from lfiw.learning.learner import updates_in_call
 from lfiw.learning.team import Arrays, SavedRuns, Team, placement
+from lfiw.runs.seal import seal
 from lfiw.training.devices import hardware
 from lfiw.training.jobs import Entrant
 from lfiw.training.member import Ask, Member, open_member
@@ -125,6 +126,8 @@ class Trainer:
         for member in self.members:
             member.save_policies()
         self._save()
+        for member in self.members:
+            seal(member.folder)
 
     def _goes_on(self) -> bool:
         some_live = any(member.live_runs() for member in self.members)

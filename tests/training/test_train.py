@@ -26,6 +26,7 @@ from lfiw.runs.evaluate import evaluate
 from lfiw.runs.policies import load_policy
 from lfiw.runs.read import read_metrics
 from lfiw.runs.record import record
+from lfiw.runs.trust import signed
 from lfiw.settings import to_json
 
 ENV = "environments:make_point"
@@ -101,7 +102,7 @@ def test_run_folder_layout(run: Training) -> None:
     }
     assert {file.partition("/")[0] for file in files} <= {
         *("config.json", "metrics.jsonl", "tensorboard", "policies", "snapshots"),
-        *("checkpoints", "ring", "lock"),  # for `lfiw resume`
+        *("checkpoints", "ring", "lock", "sealed.json"),  # for `lfiw resume` and `verify`
     }
     assert not [file for file in files if "tmp" in file]
 
@@ -406,7 +407,8 @@ def test_evaluate_refuses_in_a_sentence(run: Training, tmp_path: Path) -> None:
 def make_run(folder: Path, env: str, obs_size: int, action_size: int) -> Path:
     """A method folder whose policy always takes the middle action."""
     (folder / "policies").mkdir(parents=True)
-    config = {"config": {"env": {"id": env, "kwargs": {}}, "seeds": [0]}}
+    entry = {"id": env, "kwargs": {}}
+    config = {"config": {"env": entry, "seeds": [0]}, **signed(entry)}
     (folder / "config.json").write_text(json.dumps(config))
     arrays = {
         "deterministic.0.weight": np.zeros((obs_size, action_size), np.float32),
