@@ -4,6 +4,7 @@ Nothing here imports ray or jax before it is needed."""
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import sys
 import time
@@ -113,6 +114,8 @@ def refuse_impossible(name: str, share: Share, nodes: Sequence[Node]) -> None:
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
     """The module `ray`, joined to a cluster, or to one that is started here and ends with us."""
+    if address == LOCAL:
+        keep_to_this_machine()
     try:
         import ray
     except ImportError:
@@ -135,6 +138,15 @@ def connected(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def keep_to_this_machine() -> None:
+    """Ray, once it is imported, and the processes that it starts listen on the loopback alone, and
+    only to who knows a token of this command."""
+    # Where this is not set, Ray listens on all interfaces, even if it is asked for 127.0.0.1.
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 def refuse_silence(address: str) -> None:

@@ -1,5 +1,6 @@
 """What a group takes of a cluster, and how the options say so. No Ray is needed here."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -152,3 +153,47 @@ def test_missing_ray_gives_the_install_command(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert 'pip install "ray[client]>=' in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+LISTENING = """
+import os, pathlib
+from lfiw.cluster.ray import connected
+
+def descendants(pid):
+    children = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+    own = [int(child) for listed in children for child in listed.read_text().split()]
+    return [pid, *(below for child in own for below in descendants(child))]
+
+def sockets(pid):
+    for handle in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = os.readlink(handle)
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            yield target[8:-1]
+
+with connected("local") as ray:
+    secret = ray.remote(lambda: (os.environ["RAY_AUTH_MODE"], len(os.environ["RAY_AUTH_TOKEN"])))
+    assert ray.get(secret.remote()) == ("token", 64)
+    ours = {inode for pid in descendants(os.getpid()) for inode in sockets(pid)}
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path("/proc/net", table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in ours:  # it listens
+                print(fields[1].partition(":")[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed.")
+@pytest.mark.skipif(sys.platform != "linux", reason="This looks at Linux's /proc.")
+def test_ray_on_this_machine_listens_on_the_loopback_alone() -> None:
+    """Addresses are in hexadecimal, by words of four bytes whose last byte comes first."""
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENING], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    addresses = done.stdout.split()
+    assert len(addresses) >= 3
+    assert set(addresses) <= {"0100007F", f"{'0' * 16}FFFF00000100007F", f"{'0' * 24}01000000"}
