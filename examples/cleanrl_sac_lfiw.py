@@ -23,11 +23,11 @@ from lfiw.adapters.torch import Lfiw  # LFIW
 
 @dataclass  # LFIW
 class LfiwArgs:  # LFIW
-    temperature: float = 5.0  # LFIW
-    fast_size: int = 10_000  # LFIW
+    temperature: float = LfiwConfig.temperature  # LFIW
+    fast_size: int = LfiwConfig.fast_size  # LFIW
     warmup_env_steps: int | None = None  # by default a tenth of all steps  # LFIW
-    hidden_sizes: tuple[int, ...] = (256, 256)  # LFIW
-    min_effective_sample_size: float = 0.0  # LFIW
+    hidden_sizes: tuple[int, ...] = LfiwConfig.hidden_sizes  # LFIW
+    min_effective_sample_size: float = LfiwConfig.min_effective_sample_size  # LFIW
 
 
 @dataclass

@@ -270,7 +270,7 @@ class Lfiw:
         self.fast = None if fast is None else fast.to(self.device, copy=True)
 
 
-NOT_FOLLOWED = ("weight_policy", "over", "floor_by", "weight_decay", "train_every")
+NOT_FOLLOWED = ("weight_policy", "over")
 
 
 def as_config(config: LfiwConfig | None) -> LfiwConfig:
@@ -297,9 +297,4 @@ def check_config(config: LfiwConfig | None, buffer_size: int) -> LfiwConfig:
                 f"Only the critic's uniformly drawn batch is weighted here: leave {name} at its "
                 f"default, or train with lfiw itself."
             )
-    if config.divergence not in DIVERGENCES:
-        raise InputError(
-            f"divergence {config.divergence!r} is for lfiw itself; here choose from "
-            f"{', '.join(DIVERGENCES)}."
-        )
     return config
