@@ -150,7 +150,8 @@ def test_fast_memory_is_the_newest_transitions() -> None:
 
 def test_weights_learn_which_transitions_are_new() -> None:
     """Old transitions lie around -1, new ones around +1."""
-    config = replace(SMALL, transform="power", temperature=1.0)
+    plain = replace(SMALL, min_effective_sample_size=0.0)
+    config = replace(plain, transform="power", temperature=1.0)
     lfiw = Lfiw(OBS, ACTION, config, buffer_size=1000, learning_rate=1e-2)
     noise = torch.Generator().manual_seed(1)
     new = 1 + 0.1 * torch.randn(50, OBS + ACTION, generator=noise)
