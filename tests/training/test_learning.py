@@ -95,6 +95,7 @@ def test_every_method_learns(tmp_path: Path, agent: str, replay: str) -> None:
         learning_starts=200,
         eval_every_env_steps=2000,
         eval_episodes=EPISODES,
+        eval_starts="fixed",  # as `mean_return` has them
         **{"agent.hidden_sizes": (64, 64), "agent.learning_rate": 1e-3},
     )
     if replay == "lfiw":
