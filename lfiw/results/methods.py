@@ -20,6 +20,7 @@ from lfiw.errors import Damaged, InputError, NothingYet
 from lfiw.plain_files import read_lines
 from lfiw.results.catalogue import ENV_STEPS, STRATEGIES, family_of
 from lfiw.results.curves import Curves, column, make_curves, rows_by_seed
+from lfiw.results.processes import map_in_processes
 from lfiw.runs.config_file import read_config_file
 from lfiw.runs.files import short_int
 from lfiw.runs.layout import CONFIG, folders_below, parts_of
@@ -31,6 +32,8 @@ from lfiw.wording import nearest, one_line
 CURVES_FILE = "curves.csv"
 MAX_TABLE_BYTES = 2**28  # 1.5 million evaluations
 MAX_LINE_BYTES = 2**16
+PLAIN_DIAGNOSTICS = [metric.name for metric in DIAGNOSTICS if not metric.size]
+LISTED_DIAGNOSTICS = [metric for metric in DIAGNOSTICS if metric.size]
 DIAGNOSTIC_COLUMNS = tuple(column for metric in DIAGNOSTICS for column in metric.columns)
 
 
@@ -141,12 +144,9 @@ def read_methods(
     sources = {source.resolve(): source for path in map(Path, paths) for source in _sources(path)}
     found: dict[tuple[str, str], Method] = {}
     missing: list[NothingYet] = []
-    for source in sources.values():
-        try:
-            is_store = source.name == CURVES_FILE
-            methods = list(_read_store(source)) if is_store else [_read_run(source)]
-        except NothingYet as error:
-            missing.append(error)
+    for methods in map_in_processes(_read_source, list(sources.values())):
+        if isinstance(methods, NothingYet):
+            missing.append(methods)
             continue
         for method in methods:
             key = (method.task, method.name)
@@ -220,6 +220,13 @@ def _sources(path: Path) -> list[Path]:
     return found
 
 
+def _read_source(source: Path) -> list[Method] | NothingYet:
+    try:
+        return list(_read_store(source)) if source.name == CURVES_FILE else [_read_run(source)]
+    except NothingYet as error:
+        return error
+
+
 def _read_run(folder: Path) -> Method:
     rows, stopped = evaluations_and_stopped(folder)
     method = _make_method(folder.resolve().name, rows, folder / CONFIG, folder)
@@ -251,13 +258,10 @@ def evaluations_and_stopped(folder: Path) -> tuple[list[Row], set[int]]:
 
 def diagnostics_of(row: Row) -> Row:
     """The diagnostics of a training row under the names of their columns."""
-    found: Row = {}
-    for metric in DIAGNOSTICS:
-        value = row.get(metric.name)
-        if not metric.size:
-            found[metric.name] = value
-        elif isinstance(value, list):
-            found |= zip(metric.columns, value, strict=False)
+    found = {name: row[name] for name in PLAIN_DIAGNOSTICS if name in row}
+    for metric in LISTED_DIAGNOSTICS:
+        if isinstance(values := row.get(metric.name), list):
+            found |= zip(metric.columns, values, strict=False)
     return {name: value for name, value in found.items() if type(value) in (int, float)}
 
 

@@ -80,7 +80,7 @@ def save_figure(figure: Figure, path: Path) -> Path:
     make_parent(path)
     dates = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     with matplotlib.rc_context({"svg.hashsalt": "lfiw"}):
-        figure.savefig(path, dpi=150, metadata=dates.get(path.suffix))
+        figure.savefig(path, dpi=110, metadata=dates.get(path.suffix))
     return path
 
 

@@ -73,7 +73,13 @@ def _faults(faults: Sequence[str]) -> Row:
 TEXTS = ("kind", "reason", "faults")  # in a row of the log; all else are numbers
 
 Row = dict[str, Any]
-DECODER = json.JSONDecoder()
+
+
+def refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON.")
+
+
+DECODER = json.JSONDecoder(parse_constant=refuse_constant)  # so that no float is a nan
 
 
 def rounded(value: Any, digits: int = 7) -> Any:
@@ -89,18 +95,19 @@ def rounded(value: Any, digits: int = 7) -> Any:
 def parse_row(line: bytes) -> Row | None:
     """A row of the log, or None where the line is not one."""
     try:
-        row = DECODER.decode(line.decode())
+        text = line.decode().strip()
+        row, end = DECODER.raw_decode(text)
         vectors = row["kind"] != "eval"
         for name in ("seed", "env_steps"):
             if type(row[name]) is not int or abs(row[name]) >= 2**53:
                 return None
-        # Logs have millions of numbers: a plain loop that looks at floats first.
+        # Logs have millions of numbers: floats are looked at first, and all at once.
         for name, value in row.items():
-            if type(value) is float:
-                if not math.isfinite(value):
-                    return None
-            elif name not in TEXTS and not is_logged(value, vectors):
+            if type(value) is not float and name not in TEXTS and not is_logged(value, vectors):
                 return None
+        known = row.values()
+        if math.inf in known or -math.inf in known or end != len(text):
+            return None
         return row if isinstance(row["kind"], str) else None
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return None
