@@ -18,6 +18,7 @@ import numpy as np
 from lfiw.errors import Damaged
 from lfiw.learning.config import TrainConfig
 from lfiw.learning.learner import Learner, LearnerState, make_learner
+from lfiw.learning.programs import Programs
 from lfiw.learning.saved_state import exported, from_data, leaf_name, saved_leaf, to_data
 from lfiw.types import EnvSpec
 
@@ -89,24 +90,31 @@ class Group:
         devices: Sequence[jax.Device],
         scalars: Sequence[dict[str, float]],
         compiler_options: Mapping[str, Any],
+        programs: Programs,
     ) -> None:
         """`scalars`: the traced settings of each run."""
         self.config = config
         self.shards = place_runs(config, devices)
         self.batched = not runs_alone(config, devices)
-        learner = make_learner(config, spec)
-        self.learner = over_runs(learner) if self.batched else learner
+        self.learner = programs.learner(config, self.batched, self._make_learner(spec))
         self.options = dict(COMPILER_OPTIONS.get(devices[0].platform, {}))
         if config.deterministic and devices[0].platform == "gpu":
             self.options |= DETERMINISTIC_OPTIONS
         self.options |= compiler_options
-        self._init = jax.jit(self.learner.init, compiler_options=self.options)
-        self._add = jax.jit(self.learner.add, donate_argnums=0, compiler_options=self.options)
+        self._init = programs.init(self.learner, self.options)
+        self._add = programs.add(self.learner, self.options)
         stacked = {
             name: np.asarray([run[name] for run in scalars], _dtype(scalars[0][name]))
             for name in scalars[0]
         }
         self.scalars = [self._put(stacked, shard) for shard in self.shards]
+
+    def _make_learner(self, spec: EnvSpec) -> Callable[[], Learner]:
+        def make() -> Learner:
+            learner = make_learner(self.config, spec)
+            return over_runs(learner) if self.batched else learner
+
+        return make
 
     def _put(self, values: Any, shard: Shard) -> Any:
         """A shard's part of arrays [R, ...] on its device."""
@@ -116,14 +124,14 @@ class Group:
     def init(self) -> States:
         seeds = np.asarray(self.config.seeds, np.uint32)
         return [
-            self._init(scalars, self._put(seeds, shard))
+            self._init(shard.device, scalars, self._put(seeds, shard))
             for scalars, shard in zip(self.scalars, self.shards, strict=True)
         ]
 
     def add(self, states: States, rows: np.ndarray) -> States:
         """Store collected transitions [R, n, row_size]; the given states are used up."""
         return [
-            self._add(state, self._put(rows, shard))
+            self._add(shard.device, state, self._put(rows, shard))
             for state, shard in zip(states, self.shards, strict=True)
         ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,8 +13,8 @@ import numpy as np
 
 from lfiw.learning.config import TrainConfig
 from lfiw.learning.group import Group, States, place_runs
-from lfiw.learning.learner import Learner, learn_together
 from lfiw.learning.packed import Packed
+from lfiw.learning.programs import Programs
 from lfiw.learning.scalars import program_key, traced_settings
 from lfiw.types import Clock, EnvSpec
 
@@ -84,28 +83,28 @@ class Team:
         configs: Sequence[TrainConfig],
         spec: EnvSpec,
         devices: Sequence[jax.Device],
+        programs: Programs | None = None,
         **compiler_options: Any,
     ) -> None:
+        """`programs`: those that other teams compile too."""
+        programs = programs or Programs()
         joined, self._seats = seat(configs)
         scalars: list[list[dict[str, float]]] = [[] for _ in joined]
         for config, own in zip(configs, self._seats, strict=True):
             scalars[own.group] += [traced_settings(config)] * len(config.seeds)
         self.configs = configs
         self.groups = [
-            Group(config, spec, devices, values, compiler_options)
+            Group(config, spec, devices, values, compiler_options, programs)
             for config, values in zip(joined, scalars, strict=True)
         ]
         with ThreadPoolExecutor(len(self.groups)) as threads:  # each has a program to compile
             self.states: list[States] = list(threads.map(Group.init, self.groups))
         self.in_flight: list[list[list[Packed]]] = []  # by call, by group, by shard
         self._calls: list[Calls] = [[] for _ in configs]
-        programs: dict[tuple[Learner, ...], Any] = {}
         self._programs = []
         for places in self._places_by_program():
             learners = tuple(self.groups[place.group].learner for place in places)
-            options = self.groups[0].options
-            program = programs.setdefault(learners, _compile_learn(learners, options))
-            self._programs.append((places, program))
+            self._programs.append((places, programs.learn(learners, self.groups[0].options)))
 
     def _places_by_program(self) -> list[list[Place]]:
         places = [
@@ -143,7 +142,8 @@ class Team:
         clock = Clock(jnp.int32(env_steps), jnp.int32(updates))
         yielded: list[dict[int, Packed]] = [{} for _ in self.groups]
         for places, program in self._programs:
-            states, metrics = program(*self._arguments(places), clock)
+            device = self.groups[places[0].group].shards[places[0].shard].device
+            states, metrics = program(device, *self._arguments(places), clock)
             for place, state, own in zip(places, states, metrics, strict=True):
                 self.states[place.group][place.shard] = state
                 yielded[place.group][place.shard] = own
@@ -192,10 +192,6 @@ class Team:
         clock = Clock(jnp.int32(0), jnp.int32(0))
         distinct = {program: places for places, program in self._programs}
         return [
-            program.lower(*self._arguments(places), clock).compile().as_text()
+            str(program.jitted.lower(*self._arguments(places), clock).compile().as_text())
             for program, places in distinct.items()
         ]
-
-
-def _compile_learn(learners: tuple[Learner, ...], options: dict[str, Any]) -> Any:
-    return jax.jit(partial(learn_together, learners), donate_argnums=0, compiler_options=options)

@@ -12,6 +12,7 @@ from lfiw.acting.collector import probe_all
 from lfiw.errors import InputError
 from lfiw.learning.config import warnings
 from lfiw.learning.learner import state_bytes
+from lfiw.learning.programs import Programs
 from lfiw.machine import usable_cores
 from lfiw.runs.layout import short_names
 from lfiw.runs.trust import keyless_note
@@ -67,8 +68,9 @@ def run_jobs(
     }
     teams = make_teams(jobs, chosen)
     placed = devices_of_teams(len(teams), chosen)
+    programs = Programs()
     trainers = [
-        Trainer([entrants[job.folder] for job in team], devices, turn)
+        Trainer([entrants[job.folder] for job in team], devices, turn, programs)
         for team, devices, turn in zip(teams, placed, turns_of_teams(placed), strict=True)
     ]
     with ExitStack() as locks:

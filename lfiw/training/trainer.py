@@ -15,6 +15,7 @@ from lfiw.acting.evaluator import Evaluator
 from lfiw.agents import make_agent
 from lfiw.errors import InputError, RunError
 from lfiw.learning.learner import updates_in_call
+from lfiw.learning.programs import Programs
 from lfiw.learning.team import Arrays, SavedRuns, Team, placement
 from lfiw.runs.seal import seal
 from lfiw.training.devices import hardware
@@ -39,8 +40,10 @@ class Trainer:
         entrants: Sequence[Entrant],
         devices: Sequence[jax.Device],
         turn: AbstractContextManager[object],
+        programs: Programs,
     ) -> None:
         self.entrants = entrants
+        self.programs = programs
         self.devices = devices
         self.turn = turn
         self.configs = [entrant.config for entrant in entrants]
@@ -86,7 +89,7 @@ class Trainer:
         self.members, positions, saved = zip(
             *self._at_once(open_member, self.entrants), strict=True
         )
-        self.team = Team(self.configs, self.entrants[0].spec, self.devices)
+        self.team = Team(self.configs, self.entrants[0].spec, self.devices, self.programs)
         position = positions[0]
         if position.env_steps > 0:
             self.team.restore(saved, position.env_steps)

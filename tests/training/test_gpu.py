@@ -15,7 +15,6 @@ from programs import random_rows
 from trainings import ENV, command, contents, kill_in_training, rows
 
 from lfiw.learning.config import TrainConfig, make_config
-from lfiw.learning.group import Group
 from lfiw.learning.team import Team
 from lfiw.types import EnvSpec
 
@@ -59,10 +58,10 @@ def test_deterministic_runs_end_with_the_same_bits_also_when_killed(tmp_path: Pa
 
 def state(config: TrainConfig, data: np.ndarray) -> dict[str, np.ndarray]:
     """Of the first run, after some updates from the same transitions."""
-    group = Group(config, HALF_CHEETAH, jax.devices()[:1])
-    group.add(data[: len(config.seeds)])
-    Team([group]).learn(env_steps=20_000, updates=0)
-    return group.export()[0]
+    team = Team([config], HALF_CHEETAH, jax.devices()[:1])
+    team.add([data[: len(config.seeds)]])
+    team.learn(env_steps=20_000, updates=0)
+    return team.export()[0][0]
 
 
 @pytest.mark.parametrize("replay", ["uniform", "per", "ere", "lfiw"])
