@@ -27,10 +27,11 @@ def open_plain(path: Path, largest: int = 2**63) -> Iterator[BinaryIO]:
         raise
     except OSError:
         raise Damaged(f"{path} is missing or not a plain file.") from None
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):  # asked first: of a folder no file can be made
+        os.close(handle)
+        raise Damaged(f"{path} is missing or not a plain file.")
     with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise Damaged(f"{path} is missing or not a plain file.")
         if status.st_size > largest:
             raise Damaged(
                 f"{path} has {status.st_size} bytes, more than the {largest} that it may have."

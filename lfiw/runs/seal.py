@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lfiw.errors import Damaged
+from lfiw.errors import Damaged, InputError
 from lfiw.plain_files import hash_of_start, read_plain
 from lfiw.runs.checkpoint import FOLDER as CHECKPOINTS
 from lfiw.runs.checkpoint import check_file, list_checkpoints, read_manifest
@@ -21,6 +21,7 @@ from lfiw.runs.layout import CONFIG
 from lfiw.runs.read import LOG
 from lfiw.runs.recovery import is_last
 from lfiw.runs.segments import described
+from lfiw.wording import option
 
 SEAL = "sealed.json"
 RING = "ring"
@@ -101,14 +102,17 @@ def read_seal(folder: Path) -> dict[str, Any]:
     return content
 
 
-def broken_seals(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Each file that is not as the training left it, and a sentence about it."""
+def broken_seals(folder: Path, place: str = "") -> Iterator[tuple[Path, str]]:
+    """Each file, in that place if one is named, that is not as the training left it, and a
+    sentence about it."""
     try:
         files = read_seal(folder)["files"]
     except Damaged as error:
         yield folder / SEAL, str(error)
         return
-    present = {path.relative_to(folder).as_posix(): path for path in files_of(folder)}
+    files = {name: entry for name, entry in files.items() if name.startswith(place)}
+    named = {path.relative_to(folder).as_posix(): path for path in files_of(folder)}
+    present = {name: path for name, path in named.items() if name.startswith(place)}
     for name in sorted(files.keys() - present.keys()):
         yield folder / name, f"{folder / name} is missing since the training ended."
     for name, path in present.items():
@@ -119,6 +123,16 @@ def broken_seals(folder: Path) -> Iterator[tuple[Path, str]]:
             check_file(path, files[name])
         except Damaged as error:
             yield path, str(error)
+
+
+def refuse_exchanged(folder: Path) -> None:
+    """A training that goes on writes its policies anew, but is sealed with the snapshots that it
+    finds: they must be what it left."""
+    if is_sealed(folder):
+        for _, problem in broken_seals(folder, "snapshots/"):
+            raise InputError(
+                f"{problem} A resume would seal that as its own; {option('allow_inexact')} does so."
+            )
 
 
 def is_own_seal(folder: Path) -> bool:

@@ -27,6 +27,7 @@ from lfiw.runs.layout import (
 )
 from lfiw.runs.lock import locked
 from lfiw.runs.recovery import is_last, newest_good
+from lfiw.runs.seal import refuse_exchanged
 from lfiw.runs.trust import Trust, late_signature, trusted_config
 from lfiw.settings import conform, override, parts, to_json, walk
 from lfiw.training.callback import OnEvaluation
@@ -162,6 +163,9 @@ def take_up(
     check(config)
     if checkpoint is not None and checkpoint.facts["env_steps"] > config.env_steps:
         raise InputError(f"{folder} has already made {checkpoint.facts['env_steps']} steps.")
+    goes_on = checkpoint is None or not is_last(checkpoint.facts, config.env_steps)
+    if goes_on and not allow_inexact:
+        refuse_exchanged(folder)
     return Job(
         config,
         folder,

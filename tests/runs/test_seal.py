@@ -11,6 +11,7 @@ import pytest
 
 import lfiw
 from lfiw.cli import main
+from lfiw.errors import InputError
 from lfiw.runs.checkpoint import list_checkpoints, manifest_bytes
 from lfiw.runs.config_file import read_config, write_config
 from lfiw.runs.files import json_bytes, json_hash, read_arrays, save_arrays
@@ -210,6 +211,25 @@ def test_an_extended_training_is_sealed_anew(run: Path) -> None:
     assert (run / SEAL).read_bytes() != before
     assert json.loads((run / SEAL).read_text())["env_steps"] == 150
     assert verify_run(run)[0] == []
+
+
+@pytest.mark.parametrize(
+    "change", ["a snapshot deleted", "snapshots of two seeds exchanged", "a snapshot added"]
+)
+def test_an_extension_does_not_seal_what_was_exchanged(
+    run: Path, foreign: Path, change: str
+) -> None:
+    before = (run / SEAL).read_bytes()
+    CHANGES[change](run, foreign)
+    with pytest.raises(InputError, match=r"snapshots.*allow_inexact"):
+        resume(run, env_steps=150, quiet=True, workers=0)
+    assert (run / SEAL).read_bytes() == before and verify_run(run)[0] != []
+
+
+def test_a_folder_in_the_place_of_a_seal_is_a_damage(run: Path) -> None:
+    (run / SEAL).unlink()
+    (run / SEAL).mkdir()
+    assert f"{run / SEAL} is missing or not a plain file." in verify_run(run)[0]
 
 
 def test_a_seal_of_somebody_else_is_told(run: Path, monkeypatch: Any, tmp_path: Path) -> None:
