@@ -598,7 +598,7 @@ def test_command_line_trains_every_combination_in_one_go(tmp_path: Path, program
     folders = [tmp_path / "runs" / FOLDER / name for name in ("sac-uniform", "sac-lfiw")]
     for folder in folders:
         assert {path.name for path in (folder / "policies").iterdir()} == {
-            f"seed-{seed}.safetensors" for seed in range(3)
+            f"{which}seed-{seed}.safetensors" for seed in range(3) for which in ("", "best-")
         }
         assert str(folder.relative_to(tmp_path)) in out
         assert folder.name in out
