@@ -157,8 +157,8 @@ def read_right_edge(page: Any) -> str:
 
 
 def test_hover_reads_the_values(page: Any) -> None:
-    """At the right edge: step 300, returns 2900 and 2910 of uniform, twice that of LFIW. The deviation
-    of the sample 2900, 2910 is 10 / sqrt(2)."""
+    """At the right edge: step 300, returns 2900 and 2910 of uniform, twice that of LFIW. The
+    deviation of the sample 2900, 2910 is 10 / sqrt(2)."""
     from selenium.webdriver.common.action_chains import ActionChains
 
     words = read_right_edge(page)
