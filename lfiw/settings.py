@@ -303,9 +303,9 @@ def from_json(cls: type[Any], values: dict[str, Any]) -> Any:
     hints = typing.get_type_hints(cls)
     kinds = {entry.name: entry.metadata.get("kinds") for entry in dataclasses.fields(cls)}
     given = {key: value for key, value in values.items() if key != "name"}
-    unknown = set(given) - {entry.name for entry in dataclasses.fields(cls)}
-    if unknown:
-        raise InputError(f"Unknown settings {sorted(unknown)} for {cls.__name__}.")
+    for key in given:
+        if key not in kinds:
+            raise InputError(f"Unknown setting {key!r}.{nearest(key, kinds)}")
     required = {
         entry.name
         for entry in dataclasses.fields(cls)
@@ -316,7 +316,8 @@ def from_json(cls: type[Any], values: dict[str, Any]) -> Any:
     for key, value in given.items():
         if choose := kinds[key]:
             if not (isinstance(value, dict) and isinstance(value.get("name"), str)):
-                raise InputError(f"The configuration names no {key}.")
+                example = {key: {"name": next(iter(choose()))}}
+                raise InputError(f"{key} has no name, such as {json.dumps(example)}.")
             given[key] = from_json(pick(value["name"], choose(), key), value)
         elif dataclasses.is_dataclass(hints[key]) and isinstance(value, dict):
             given[key] = from_json(typing.cast(type[Any], hints[key]), value)

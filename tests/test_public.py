@@ -84,6 +84,8 @@ def test_policies_are_looked_for_in_folders_that_exist(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(lfiw.InputError, match="file is a file; a method folder is needed"):
         lfiw.load_policy(tmp_path / "file")
+    with pytest.raises(lfiw.InputError, match="has no policies/: it is no method folder"):
+        lfiw.load_policy(tmp_path)
 
 
 def test_unknown_public_name_is_an_attribute_error() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
+from rich.padding import Padding
 from rich.table import Table
 
 from lfiw.cli.options import (
@@ -64,7 +65,8 @@ def meaning_of(entry: Field[Any]) -> str:
 
 
 def settings_table(title: str, rows: Sequence[tuple[str, str, str, str]], width: int) -> Table:
-    """Where there is no room for a column of its own, what a setting means is below its name."""
+    """Where there is no room for a column of its own, what a setting means is below its name, all
+    of its lines indented."""
     wide = width >= WIDE
     headings = ("name", "value", "valid", "meaning") if wide else ("name", "value", "valid")
     table = Table(*headings, title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -74,7 +76,7 @@ def settings_table(title: str, rows: Sequence[tuple[str, str, str, str]], width:
         if wide:
             table.add_row(name, value, valid, meaning)
         else:
-            table.add_row(f"{name}\n  {meaning}", value, valid)
+            table.add_row(Group(name, Padding(meaning, (0, 0, 0, 2))), value, valid)
     return table
 
 

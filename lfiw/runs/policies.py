@@ -33,6 +33,10 @@ def load_policy(folder: str | PathLike[str], seed: int = 0, which: Which = "late
     if path is None:
         pattern = f"{POLICIES[which]}*.safetensors"
         known = sorted(other.stem for file in files for other in file.parent.glob(pattern))
+        if not any(file.parent.is_dir() for file in files):
+            raise InputError(
+                f"{folder} has no policies/: it is no method folder, or nothing was evaluated yet."
+            )
         kind = "best policy" if which == "best" else "policy"
         raise InputError(
             f"{folder} holds no {kind} of seed {seed}."

@@ -47,6 +47,14 @@ def test_table_is_whole_at_usual_widths(width: int) -> None:
             assert word in words
 
 
+def test_narrow_table_indents_every_line_of_a_meaning() -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    Settings().run(console)
+    lines = console.export_text().splitlines()
+    (at,) = [number for number, line in enumerate(lines) if line.startswith(" env.kwargs ")]
+    assert all(line.startswith("   ") for line in lines[at + 1 : at + 3])
+
+
 def text_of(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
