@@ -50,8 +50,9 @@ def remove_leftovers(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def seal(folder: Path) -> None:
-    """Of a training that has reached its end; nothing where it has not."""
+def seal(folder: Path, late: bool = False) -> None:
+    """Of a training that has reached its end; nothing where it has not. A `late` seal, by somebody
+    who finds the files and has not written them, is not signed."""
     newest = list_checkpoints(folder)[:1]
     facts = read_manifest(newest[0])["facts"] if newest else {}
     if not newest or not is_last(facts, facts["config"]["config"].get("env_steps")):
@@ -65,7 +66,7 @@ def seal(folder: Path) -> None:
         for path in files_of(folder)
     }
     content = {"format": 1, "env_steps": facts["env_steps"], "files": files}
-    content["signature"] = signature(PURPOSE, _content(content))
+    content |= {"late": True} if late else {"signature": signature(PURPOSE, _content(content))}
     write_json(folder / SEAL, {**content, "sha256": json_hash(content)})
 
 
@@ -133,6 +134,10 @@ def refuse_exchanged(folder: Path) -> None:
             raise InputError(
                 f"{problem} A resume would seal that as its own; {option('allow_inexact')} does so."
             )
+
+
+def is_late_seal(folder: Path) -> bool:
+    return bool(read_seal(folder).get("late"))
 
 
 def is_own_seal(folder: Path) -> bool:

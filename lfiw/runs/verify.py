@@ -14,7 +14,7 @@ from lfiw.runs.layout import CONFIG, policy_file
 from lfiw.runs.policies import check_policy
 from lfiw.runs.read import evaluated_up_to, stopped_seeds
 from lfiw.runs.recovery import damages, is_last
-from lfiw.runs.seal import SEAL, broken_seals, is_leftover, is_own_seal, is_sealed
+from lfiw.runs.seal import SEAL, broken_seals, is_late_seal, is_leftover, is_own_seal, is_sealed
 
 
 def verify_run(folder: Path) -> tuple[list[str], str]:
@@ -68,6 +68,8 @@ def _seal_note(folder: Path, problems: list[str]) -> str:
         return f"it is not as {SEAL} says"
     if is_own_seal(folder):
         return "all files are as your training left them"
+    if is_late_seal(folder):
+        return f"all files are as they were when a resume wrote {SEAL}, after the training's end"
     return f"all files are as {SEAL} says, which somebody else, or you elsewhere, has written"
 
 

@@ -138,4 +138,4 @@ def finish_folder(job: Job) -> None:
     remove_leftovers(folder)
     if job.signature:
         write_config(folder, {**read_config(folder), **job.signature})
-    seal(folder)
+    seal(folder, late=True)

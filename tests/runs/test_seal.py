@@ -187,7 +187,16 @@ def test_what_a_kill_leaves_is_no_damage_and_is_removed(run: Path) -> None:
     assert problems == [] and "it has no sealed.json" in outcome
     resume(run, quiet=True, workers=0)
     assert is_sealed(run) and not list(run.glob("**/*.tmp"))
-    assert verify_run(run)[0] == []
+    problems, outcome = verify_run(run)
+    assert problems == [] and "when a resume wrote sealed.json, after the training's end" in outcome
+
+
+def test_a_resume_does_not_vouch_for_what_it_finds(run: Path) -> None:
+    """A policy exchanged while there is no seal looks sound; a seal made later is not signed."""
+    (run / SEAL).unlink()
+    shutil.copy(policy(run, 0), policy(run, 1))
+    resume(run, quiet=True, workers=0)
+    assert "as your training left them" not in verify_run(run)[1]
 
 
 def test_a_policy_that_a_kill_came_before_is_not_missing(run: Path) -> None:
