@@ -367,5 +367,7 @@ def test_seeds_join_a_method_that_was_stored_before_there_was_a_floor() -> None:
     before = {"env": env, "env_steps": 10, "replay": ratio | {"sampling": "uniform", "per": {}}}
     now = ratio | {"over": {"name": "uniform"}, "min_effective_sample_size": 0.0}
     assert comparable(before) == comparable({"env": env, "env_steps": 10, "replay": now})
+    known = {"env": env, "env_steps": 10, "replay": now, "deterministic": False}
+    assert comparable(before) == comparable(known) != comparable(known | {"deterministic": True})
     floored = now | {"min_effective_sample_size": 0.6}
     assert comparable(before) != comparable({"env": env, "env_steps": 10, "replay": floored})
