@@ -219,10 +219,9 @@ def test_buffer_that_prefetches() -> None:
         for _ in range(5):
             weights = buffer.sample()["priority_weight"]
             assert weights.mean().item() == pytest.approx(1, abs=1e-5)
-    (steps,) = {
-        int(state["step"])
-        for state in buffer.transform[0].lfiw.ratio.optimiser.state_dict()["state"].values()
-    }
+    with adapted.LOCK:  # its threads go on: between two of their steps
+        states = buffer.transform[0].lfiw.ratio.optimiser.state_dict()["state"].values()
+        (steps,) = {int(state["step"]) for state in states}
     assert 50 <= steps <= 53
 
 
