@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any
 
 import jax
@@ -59,19 +59,24 @@ def test_methods_of_other_programs_share_nothing() -> None:
 
 
 def test_others_wait_while_one_compiles() -> None:
-    """Eight threads at once: the function is traced once, and all have its result."""
-    traced = []
+    """Eight threads at once. The first call lasts until another one comes, or for a while: all the
+    others find the program ready."""
+    program, together, another = Program(lambda value: value), Barrier(8), Event()
+    was_ready: list[bool] = []
 
-    def function(value: Any) -> Any:
-        traced.append(value)
-        return value + 1
+    def compiling(value: int) -> int:
+        was_ready.append(DEVICE in program._ready)
+        if len(was_ready) == 1:
+            another.wait(0.5)
+        another.set()
+        return value
 
-    program, together = Program(function), Barrier(8)
+    program.jitted = compiling
 
-    def call(number: int) -> float:
+    def call(number: int) -> Any:
         together.wait()
-        return float(program(DEVICE, jax.device_put(np.float32(number), DEVICE)))
+        return program(DEVICE, number)
 
     with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(call, range(8))) == list(range(1, 9))
-    assert len(traced) == 1
+        assert list(threads.map(call, range(8))) == list(range(8))
+    assert was_ready == [False] + 7 * [True]
