@@ -49,10 +49,17 @@ class Sample(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """Where training stands; shared by all runs of a group."""
+    """Where training stands; all runs of a group share it but for the progress, as their horizons
+    may differ."""
 
     env_steps: Array  # [] environment steps of each run so far
     updates: Array  # [] updates of each run so far
+    progress: Array | float = 0.0  # [] share of the schedule's horizon that is over, at most 1
+
+
+def anneal(start: float, end: float, clock: Clock) -> Array | float:
+    """Linear over the schedule's horizon, then constant."""
+    return start + (end - start) * clock.progress
 
 
 class Columns(NamedTuple):

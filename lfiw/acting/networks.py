@@ -50,8 +50,28 @@ class NumpyMlp:
         return outputs
 
 
+class NumpyCategorical:
+    """The twin of a critic with `lfiw.agents.categorical`: the mean of its distribution."""
+
+    output_size = 1
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._logits = NumpyMlp({name: arrays[name] for name in arrays if name != "atoms"})
+        self._atoms = arrays["atoms"]
+        self.input_size = self._logits.input_size
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        logits = self._logits(inputs)
+        masses = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        means: np.ndarray = masses @ self._atoms / masses.sum(axis=-1)
+        return means[..., None]
+
+
 # By kind: arrays by their names after the prefix (and the kind) -> network.
-TWINS: dict[str, Callable[[Mapping[str, np.ndarray]], NumpyNetwork]] = {"mlp": NumpyMlp}
+TWINS: dict[str, Callable[[Mapping[str, np.ndarray]], NumpyNetwork]] = {
+    "mlp": NumpyMlp,
+    "categorical": NumpyCategorical,
+}
 
 
 def numpy_network(arrays: Mapping[str, np.ndarray], prefix: str) -> NumpyNetwork:

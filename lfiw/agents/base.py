@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from lfiw.networks import Network, Parameters, twins
-from lfiw.types import EnvSpec, Metrics, Sample, Trace
+from lfiw.types import Clock, EnvSpec, Metrics, Sample, Trace
 
 
 class Agent(NamedTuple):
@@ -19,8 +19,8 @@ class Agent(NamedTuple):
 
     init: Callable[[Array], Any]  # key -> state
     draw: Callable[[Array], Any]  # key -> all noise of one update
-    # (state, sample, noise, turn) -> (state, td_errors [2, B], trace)
-    update: Callable[[Any, Sample, Any, int], tuple[Any, Array, Trace]]
+    # (state, sample, noise, clock, turn) -> (state, td_errors [2, B], trace)
+    update: Callable[[Any, Sample, Any, Clock, int], tuple[Any, Array, Trace]]
     metrics: Callable[[Trace], Metrics]  # of one update
     policy: Callable[[Any], dict[str, Array]]  # state -> arrays for the numpy policy
     networks: Callable[[Any], dict[str, Array]]  # state -> arrays that a snapshot keeps
@@ -28,6 +28,8 @@ class Agent(NamedTuple):
     # Updates repeat in cycles of `period`; `turn` is the static position in the cycle, so
     # a delayed policy update costs no branch on the device.
     period: int = 1
+    # (state, packed rows [n, row_size]) -> state: what it keeps of transitions as they come
+    observe: Callable[[Any, Array], Any] = lambda state, rows: state
 
 
 class ActorCritic(NamedTuple):
@@ -50,22 +52,26 @@ class ActorCritic(NamedTuple):
         """What a snapshot keeps of them."""
         return self.actor.arrays(actor, "policy") | self.critic.arrays(critics, "critics")
 
-    def products(self, spec: EnvSpec, num_climbed: int, policy_delay: int = 1) -> float:
+    def products(
+        self, spec: EnvSpec, num_climbed: int, policy_delay: int = 1, num_passed: int = 1
+    ) -> float:
         """Multiplications of one update for each row of the batch, where the policy climbs so
-        many of the critics in every `policy_delay`-th update."""
+        many of the critics in every `policy_delay`-th update and so many pairs of a row pass
+        through every critic."""
         actor, critic = self.actor, self.critic
-        targets = actor.products + 2 * critic.products
+        critics = 2 * num_passed * (critic.products + critic.trained_products)
         # The policy's gradient passes through a critic to the actions, not to the observations.
         of_obs = critic.input_products * spec.obs_size // (spec.obs_size + spec.action_size)
         policy = actor.trained_products + num_climbed * (2 * critic.products - of_obs)
-        return targets + 2 * critic.trained_products + policy / policy_delay
+        return actor.products + critics + policy / policy_delay
 
 
-def weighted_critic_loss(td_errors: Array, weights: Array) -> Array:
-    """Eq. 10, summed over the critics: sum_k mean_b(weights_b * td_kb^2)."""
-    if td_errors.shape[1:] != weights.shape:
-        raise ValueError(f"td_errors {td_errors.shape} and weights {weights.shape} do not match")
-    return jnp.sum(jnp.mean(weights * jnp.square(td_errors), axis=-1))
+def weighted_critic_loss(losses: Array, weights: Array) -> Array:
+    """Eq. 10, summed over the critics: sum_k mean_b(weights_b * loss_kb); the paper's losses are
+    squared TD errors."""
+    if losses.shape[1:] != weights.shape:
+        raise ValueError(f"losses {losses.shape} and weights {weights.shape} do not match")
+    return jnp.sum(jnp.mean(weights * losses, axis=-1))
 
 
 def bellman_target(reward: Array, discount: Array, gamma: float, next_value: Array) -> Array:
@@ -77,7 +83,7 @@ def bellman_target(reward: Array, discount: Array, gamma: float, next_value: Arr
 
 def critic_metrics(trace: Trace) -> Metrics:
     return {
-        "critic_loss": weighted_critic_loss(trace["td_errors"], trace["weights"]),
+        "critic_loss": weighted_critic_loss(jnp.square(trace["td_errors"]), trace["weights"]),
         "q_mean": jnp.mean(trace["q"]),
         "td_error": jnp.mean(jnp.abs(trace["td_errors"])),
     }

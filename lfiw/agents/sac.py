@@ -21,7 +21,7 @@ from lfiw.agents.base import (
 )
 from lfiw.networks import Parameters, mlp
 from lfiw.settings import setting
-from lfiw.types import EnvSpec, Metrics, Sample, Trace
+from lfiw.types import Clock, EnvSpec, Metrics, Sample, Trace
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # rlkit
 
@@ -101,7 +101,7 @@ def make_sac(config: SacConfig, spec: EnvSpec, batch_size: int) -> Agent:
         target = bellman_target(batch.reward, batch.discount, config.gamma, next_value)
         q = networks.q(critics, batch.obs, batch.action)
         td_errors = q - target
-        return weighted_critic_loss(td_errors, sample.weights), (td_errors, q)
+        return weighted_critic_loss(jnp.square(td_errors), sample.weights), (td_errors, q)
 
     def actor_loss(
         actor: Parameters, critics: Parameters, log_alpha: Array, sample: Sample, noise: Array
@@ -115,7 +115,7 @@ def make_sac(config: SacConfig, spec: EnvSpec, batch_size: int) -> Agent:
         return jax.random.normal(key, (2, batch_size, spec.action_size))
 
     def update(
-        state: SacState, sample: Sample, noise: Array, turn: int
+        state: SacState, sample: Sample, noise: Array, clock: Clock, turn: int
     ) -> tuple[SacState, Array, Trace]:
         grads, (td_errors, q) = jax.grad(critic_loss, has_aux=True)(
             state.critics, state, sample, noise[0]

@@ -20,7 +20,7 @@ from lfiw.agents.base import (
 )
 from lfiw.networks import Parameters, mlp
 from lfiw.settings import setting
-from lfiw.types import EnvSpec, Metrics, Sample, Trace
+from lfiw.types import Clock, EnvSpec, Metrics, Sample, Trace
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def make_td3(config: Td3Config, spec: EnvSpec, batch_size: int) -> Agent:
         target = bellman_target(batch.reward, batch.discount, config.gamma, next_q)
         q = networks.q(critics, batch.obs, batch.action)
         td_errors = q - target
-        return weighted_critic_loss(td_errors, sample.weights), (td_errors, q)
+        return weighted_critic_loss(jnp.square(td_errors), sample.weights), (td_errors, q)
 
     def actor_loss(actor: Parameters, critics: Parameters, sample: Sample) -> Array:
         first = jax.tree.map(lambda array: array[:1], critics)
@@ -101,7 +101,7 @@ def make_td3(config: Td3Config, spec: EnvSpec, batch_size: int) -> Agent:
         return jax.random.normal(key, (batch_size, spec.action_size))
 
     def update(
-        state: Td3State, sample: Sample, noise: Array, turn: int
+        state: Td3State, sample: Sample, noise: Array, clock: Clock, turn: int
     ) -> tuple[Td3State, Array, Trace]:
         grads, (td_errors, q) = jax.grad(critic_loss, has_aux=True)(
             state.critics, state, sample, noise

@@ -131,8 +131,8 @@ class Group:
     def add(self, states: States, rows: np.ndarray) -> States:
         """Store collected transitions [R, n, row_size]; the given states are used up."""
         return [
-            self._add(shard.device, state, self._put(rows, shard))
-            for state, shard in zip(states, self.shards, strict=True)
+            self._add(shard.device, state, scalars, self._put(rows, shard))
+            for state, scalars, shard in zip(states, self.scalars, self.shards, strict=True)
         ]
 
     def policies(self, states: States) -> list[dict[str, np.ndarray]]:

@@ -39,7 +39,7 @@ class Learner(NamedTuple):
     """Pure functions of one run. `scalars` are its traced settings."""
 
     init: Callable[[Scalars, Array], LearnerState]  # (scalars, seed)
-    add: Callable[[LearnerState, Array], LearnerState]  # (state, packed rows)
+    add: Callable[[LearnerState, Scalars, Array], LearnerState]  # (state, scalars, packed rows)
     # A call of updates is `prepare`, a scan of `cycle`, and `summarise`: see learn_together.
     prepare: Callable[[LearnerState, Scalars, Clock], CycleInputs]
     cycle: Callable[[LearnerState, Scalars, Clock, CycleInputs], tuple[LearnerState, Any]]
@@ -113,7 +113,6 @@ def make_parts(config: TrainConfig, spec: EnvSpec, scalars: Scalars) -> tuple[Ag
         capacity=config.capacity,
         buffer_size=config.buffer_size,
         batch_size=config.batch_size,
-        schedule_env_steps=run.schedule_horizon,
         agent_learning_rate=run.agent.learning_rate,
         normalize_observations=config.env.normalize_observations,
     )
@@ -128,9 +127,11 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
         key_agent, key_replay, key_updates = jax.random.split(jax.random.key(seed), 3)
         return LearnerState(agent.init(key_agent), replay.init(key_replay), key_updates)
 
-    def add(state: LearnerState, rows: Array) -> LearnerState:
-        _, replay = parts({})
-        return state._replace(replay=replay.add(state.replay, rows))
+    def add(state: LearnerState, scalars: Scalars, rows: Array) -> LearnerState:
+        agent, replay = parts(scalars)
+        return state._replace(
+            agent=agent.observe(state.agent, rows), replay=replay.add(state.replay, rows)
+        )
 
     def prepare(state: LearnerState, scalars: Scalars, clock: Clock) -> CycleInputs:
         agent, replay = parts(scalars)
@@ -152,13 +153,17 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
         state: LearnerState, scalars: Scalars, clock: Clock, inputs: CycleInputs
     ) -> tuple[LearnerState, list[Any]]:
         agent, replay = parts(scalars)
+        horizon = with_scalars(config, scalars).schedule_horizon
+        clock = clock._replace(progress=jnp.minimum(clock.env_steps / horizon, 1.0))
 
         def update(
             state: LearnerState, noise: Any, clock: Clock, turn: int
         ) -> tuple[LearnerState, tuple[Trace, Trace]]:
             replay_noise, agent_noise = noise
             replay_state, sample, replay_trace = replay.sample(state.replay, replay_noise, clock)
-            agent_state, td_errors, trace = agent.update(state.agent, sample, agent_noise, turn)
+            agent_state, td_errors, trace = agent.update(
+                state.agent, sample, agent_noise, clock, turn
+            )
             replay_state = replay.feedback(replay_state, sample, td_errors)
             return LearnerState(agent_state, replay_state, state.key), (trace, replay_trace)
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from lfiw.networks.base import Network, Parameters, twins
+from lfiw.networks.base import Network, Parameters, stacked, twins
 from lfiw.networks.mlp import Layer, Mlp, mlp
 
-__all__ = ["NETWORKS", "Layer", "Mlp", "Network", "Parameters", "mlp", "twins"]
+__all__ = ["NETWORKS", "Layer", "Mlp", "Network", "Parameters", "mlp", "stacked", "twins"]
 
 # By kind: layer sizes -> network. Arrays of an MLP are `PREFIX.LAYER.weight` and `.bias`; those
 # of another kind are `PREFIX.KIND....`, by which its twin is found.

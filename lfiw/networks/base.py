@@ -29,20 +29,24 @@ class Network(NamedTuple):
         return 3 * self.products - self.input_products
 
 
-def twins(network: Network) -> Network:
-    """Two networks of a kind, their parameters stacked [2, ...] so that both run in one batched
-    product; outputs [2, B, out]."""
+def stacked(apply: Callable[[Parameters, Array], Any]) -> Callable[[Parameters, Array], Any]:
+    """The function for parameters that are stacked [2, ...], in one batched product."""
 
-    def apply(parameters: Parameters, inputs: Array) -> Array:
+    def of_each(parameters: Parameters, inputs: Array) -> Any:
         # One copy of the inputs for each: without the barrier XLA merges the first products
         # into one and then transposes the much larger activations.
         count = jax.tree.leaves(parameters)[0].shape[0]
         copies = jnp.broadcast_to(inputs, (count, *inputs.shape))
-        return jax.vmap(network.apply)(parameters, jax.lax.optimization_barrier(copies))
+        return jax.vmap(apply)(parameters, jax.lax.optimization_barrier(copies))
 
+    return of_each
+
+
+def twins(network: Network) -> Network:
+    """Two networks of a kind, with stacked parameters; outputs [2, B, out]."""
     return Network(
         init=lambda key: jax.vmap(network.init)(jax.random.split(key, 2)),
-        apply=apply,
+        apply=stacked(network.apply),
         arrays=network.arrays,
         products=2 * network.products,
         input_products=2 * network.input_products,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 from jax import Array
 
 from lfiw.replay.ring import Ring, init_ring
@@ -21,7 +20,6 @@ class ReplayContext:
     capacity: int  # slots of the ring
     buffer_size: int  # the configured size, which a short run never fills
     batch_size: int
-    schedule_env_steps: int  # horizon of annealed settings
     agent_learning_rate: float
     normalize_observations: bool = False
 
@@ -43,12 +41,6 @@ class Replay(NamedTuple):
     ring: Callable[[Any], Ring] = lambda state: state
     networks: Callable[[Any], dict[str, Array]] = lambda state: {}  # arrays of a snapshot
     products: float = 0  # multiplications of one update for each row of the batch
-
-
-def anneal(start: float, end: float, clock: Clock, horizon: int) -> Array:
-    """Linear over the schedule's horizon, then constant."""
-    progress = jnp.minimum(clock.env_steps / horizon, 1.0)
-    return start + (end - start) * progress
 
 
 def no_feedback(state: Any, sample: Sample, td_errors: Array) -> Any:

@@ -9,10 +9,10 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from lfiw.replay.base import Replay, ReplayContext, anneal, no_feedback
+from lfiw.replay.base import Replay, ReplayContext, no_feedback
 from lfiw.replay.ring import Ring, add_rows, draw_bits, recent_slots, unit_sample
 from lfiw.settings import setting
-from lfiw.types import Clock, Sample, Trace
+from lfiw.types import Clock, Sample, Trace, anneal
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class EreConfig:
 
 def ere_window(config: EreConfig, context: ReplayContext, clock: Clock) -> Array:
     """c_k = max(N eta^(1000 k / K), c_min) for update k = 1..K of the cycle."""
-    eta = anneal(config.eta, config.eta_end, clock, context.schedule_env_steps)
+    eta = anneal(config.eta, config.eta_end, clock)
     position = (clock.updates % config.cycle_updates + 1) / config.cycle_updates
     window = context.buffer_size * eta ** (1000 * position)
     return jnp.maximum(window, config.min_window)

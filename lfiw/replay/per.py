@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from lfiw.replay.base import Replay, ReplayContext, anneal
+from lfiw.replay.base import Replay, ReplayContext
 from lfiw.replay.ring import Ring, add_rows, next_slots, unit_sample
 from lfiw.replay.sum_tree import SumTree, find_slots, init_tree, set_priorities, total
 from lfiw.settings import setting
-from lfiw.types import Clock, Metrics, Sample, Trace
+from lfiw.types import Clock, Metrics, Sample, Trace, anneal
 
 MAX_ERROR = 1e8  # a diverging critic must not turn the sums into infinity
 
@@ -39,7 +39,7 @@ class PerState(NamedTuple):
     max_priority: Array  # [] of all priorities^alpha so far; new transitions enter with it
 
 
-def importance_weights(probabilities: Array, size: Array, beta: Array) -> Array:
+def importance_weights(probabilities: Array, size: Array, beta: Array | float) -> Array:
     """(N P(i))^-beta, divided by the largest of the batch."""
     log_weights = -beta * jnp.log(size * probabilities)
     return jnp.exp(log_weights - jnp.max(log_weights))
@@ -64,7 +64,7 @@ def make_per(config: PerConfig, context: ReplayContext) -> Replay:
     def sample(state: PerState, uniforms: Array, clock: Clock) -> tuple[PerState, Sample, Trace]:
         slots = find_slots(state.tree, uniforms)
         probabilities = state.tree[-1][slots] / total(state.tree)
-        beta = anneal(config.beta, config.beta_end, clock, context.schedule_env_steps)
+        beta = anneal(config.beta, config.beta_end, clock)
         weights = importance_weights(probabilities, state.ring.size, beta)
         drawn = unit_sample(state.ring, slots, context.spec)._replace(weights=weights)
         return state, drawn, {"beta": beta, "is_weights": weights}

@@ -38,6 +38,7 @@ TRAINING = (
     Metric("q_mean", stored=True, title="mean Q of the batch"),
     Metric("td_error", stored=True),
     Metric("alpha", ("train/ent_coef",), stored=True),
+    Metric("reward_scale"),  # what an agent that scales rewards divides them by
     _of_lfiw(
         "effective_sample_size",
         "effective sample size, share of the batch",

@@ -1,0 +1,121 @@
+"""MLPs with BatchNorm on their inputs and behind every hidden layer (Ioffe and Szegedy, 2015).
+
+Where rows are normalised by fixed statistics, all of it is affine but for the ReLUs: it folds into
+a plain MLP, which acts, deploys and stands in snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from lfiw.networks.mlp import Layer, Mlp, apply_layer, mlp
+
+EPSILON = 1e-3  # added to variances; CrossQ's code
+
+
+class Norm(NamedTuple):
+    """What replaces mean and deviation of the normalised features."""
+
+    shift: Array  # [features]
+    scale: Array  # [features]
+
+
+class Moments(NamedTuple):
+    """Of features over rows."""
+
+    mean: Array  # [features]
+    variance: Array  # [features]
+
+
+class NormedMlp(NamedTuple):
+    layers: Mlp
+    norms: tuple[Norm, ...]  # of the inputs, then of each hidden layer; none without BatchNorm
+
+
+Statistics = tuple[Moments, ...]  # one for each norm
+
+
+class NormedNetwork(NamedTuple):
+    """Pure functions over parameters and the running statistics of what they normalise."""
+
+    init: Callable[[Array], NormedMlp]  # key -> parameters
+    statistics: Callable[[], Statistics]  # before the first batch
+    # (parameters, inputs [B, in]) -> (outputs [B, out], the batch's statistics)
+    apply: Callable[[NormedMlp, Array], tuple[Array, Statistics]]
+
+
+def normed_mlp(sizes: Sequence[int], batch_norm: bool = True) -> NormedNetwork:
+    """As `mlp(sizes)`; each batch is normalised by its own statistics."""
+    features = sizes[:-1] if batch_norm else ()
+
+    def init(key: Array) -> NormedMlp:
+        norms = tuple(Norm(jnp.zeros(size), jnp.ones(size)) for size in features)
+        return NormedMlp(mlp(sizes).init(key), norms)
+
+    def statistics() -> Statistics:
+        return tuple(Moments(jnp.zeros(size), jnp.ones(size)) for size in features)
+
+    def apply(parameters: NormedMlp, x: Array) -> tuple[Array, Statistics]:
+        *hidden, last = parameters.layers
+        seen = []
+
+        def normalise(x: Array, at: int) -> Array:
+            if not parameters.norms:
+                return x
+            mean = jnp.mean(x, axis=0)
+            moments = Moments(mean, jnp.mean(jnp.square(x - mean), axis=0))
+            seen.append(moments)
+            slope, offset = affine(parameters.norms[at], moments)
+            return x * slope + offset
+
+        x = normalise(x, 0)
+        for at, layer in enumerate(hidden, start=1):
+            x = jax.nn.relu(normalise(apply_layer(layer, x), at))
+        return apply_layer(last, x), jax.lax.stop_gradient(tuple(seen))
+
+    return NormedNetwork(init, statistics, apply)
+
+
+def affine(norm: Norm, moments: Moments) -> tuple[Array, Array]:
+    """Slope and offset of a norm where the moments are given."""
+    slope = norm.scale * jax.lax.rsqrt(moments.variance + EPSILON)
+    return slope, norm.shift - moments.mean * slope
+
+
+def folded(parameters: NormedMlp, statistics: Statistics) -> Mlp:
+    """The plain MLP that normalises by these statistics; with any axes in front of all arrays."""
+    layers = list(parameters.layers)
+    if not parameters.norms:
+        return tuple(layers)
+    first, *others = map(affine, parameters.norms, statistics)
+    slope, offset = first
+    weight, bias = layers[0]
+    layers[0] = Layer(
+        slope[..., None] * weight, bias + jnp.sum(offset[..., None] * weight, axis=-2)
+    )
+    for at, (slope, offset) in enumerate(others):
+        weight, bias = layers[at]
+        layers[at] = Layer(weight * slope[..., None, :], bias * slope + offset)
+    return tuple(layers)
+
+
+def unit_columns(parameters: NormedMlp) -> NormedMlp:
+    """Every unit's weights and bias together at norm one: behind BatchNorm a unit's scale has no
+    effect but to lower its learning rate as it grows."""
+
+    def project(layer: Layer) -> Layer:
+        squares = jnp.sum(jnp.square(layer.weight), axis=-2) + jnp.square(layer.bias)
+        scale = jax.lax.rsqrt(squares + 1e-12)
+        return Layer(layer.weight * scale[..., None, :], layer.bias * scale)
+
+    return parameters._replace(layers=tuple(map(project, parameters.layers)))
+
+
+def running(statistics: Statistics, seen: Statistics, rate: float) -> Statistics:
+    """Exponential averages of batches' statistics."""
+    return jax.tree.map(lambda old, new: old + rate * (new - old), statistics, seen)
