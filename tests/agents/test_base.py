@@ -10,26 +10,31 @@ from programs import quick_jit, same_bits, update_agent
 
 from lfiw.agents import AGENTS, make_agent
 from lfiw.agents.base import ActorCritic, bellman_target, polyak, weighted_critic_loss
+from lfiw.agents.xqc import XqcConfig
 from lfiw.networks import Layer, mlp
+from lfiw.networks.normed import NormedMlp
 from lfiw.types import EnvSpec, Sample, Transition
 
 SPEC = EnvSpec(obs_size=2, action_size=1)
 KEY = jax.random.key(1)
 ONES = jnp.ones(4)
+PLAIN: dict[type[Any], dict[str, Any]] = {
+    XqcConfig: dict.fromkeys(("categorical", "scale_rewards", "batch_norm", "unit_norm"), False)
+}
 UNEVEN = jnp.array([3.0, 0.0, 0.5, 0.5])
 
 
 def test_critic_loss_by_hand() -> None:
     td_errors = jnp.array([[1.0, -2.0], [3.0, 0.5]])
     # (2 * 1 + 0.5 * 4) / 2 + (2 * 9 + 0.5 * 0.25) / 2
-    loss = weighted_critic_loss(td_errors, jnp.array([2.0, 0.5]))
+    loss = weighted_critic_loss(jnp.square(td_errors), jnp.array([2.0, 0.5]))
     np.testing.assert_allclose(loss, 2.0 + 9.0625)
 
 
 def test_unit_weights_leave_the_mean_squared_errors_of_both_critics() -> None:
     td_errors = jax.random.normal(KEY, (2, 7))
     unweighted = jax.value_and_grad(lambda td: jnp.sum(jnp.mean(jnp.square(td), axis=-1)))
-    weighted = jax.value_and_grad(lambda td: weighted_critic_loss(td, jnp.ones(7)))
+    weighted = jax.value_and_grad(lambda td: weighted_critic_loss(jnp.square(td), jnp.ones(7)))
     assert same_bits(weighted(td_errors), unweighted(td_errors))
 
 
@@ -68,18 +73,21 @@ def test_polyak_by_hand() -> None:
 
 
 class Case:
-    """An agent with linear networks, updated at the turn that updates all of it."""
+    """An agent with linear networks, updated at the turn that updates all of it; where it mixes
+    the rows of a batch or scales them, it is told not to."""
 
     def __init__(self, kind: type[Any]) -> None:
         self.kind = kind
-        self.agent = make_agent(kind(hidden_sizes=()), SPEC, batch_size=4)
+        self.agent = make_agent(kind(hidden_sizes=(), **PLAIN.get(kind, {})), SPEC, batch_size=4)
         self._update = quick_jit(update_agent, static_argnums=(0, 4))
         self.state = quick_jit(self.agent.init)(jax.random.key(0))
         # The first step of Adam has the same size for every gradient; a second one has not.
         self.state, _, _ = self.update(make_sample())
         # Both critics are s0 + a, so their values are exact in binary.
         weight = jnp.tile(jnp.array([[1.0], [0.0], [1.0]]), (2, 1, 1))
-        critics = (Layer(weight, jnp.zeros((2, 1))),)
+        critics: Any = (Layer(weight, jnp.zeros((2, 1))),)
+        if isinstance(self.state.critics, NormedMlp):
+            critics = NormedMlp(critics, norms=())
         self.state = self.state._replace(critics=critics, target_critics=critics)
 
     def update(self, sample: Sample) -> tuple[Any, Array, Any]:
@@ -129,8 +137,8 @@ def test_td_errors_by_hand(case: Case) -> None:
 def test_unit_weights_equal_the_unweighted_agent(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unweighted(td_errors: Array, weights: Array) -> Array:
-        return jnp.sum(jnp.mean(jnp.square(td_errors), axis=-1))
+    def unweighted(losses: Array, weights: Array) -> Array:
+        return jnp.sum(jnp.mean(losses, axis=-1))
 
     monkeypatch.setattr(sys.modules[case.kind.__module__], "weighted_critic_loss", unweighted)
     ignored = jnp.full(4, jnp.nan)
@@ -186,13 +194,16 @@ def test_doubled_weights_double_the_loss(case: Case) -> None:
 
 
 def test_a_snapshot_keeps_policy_and_critics(case: Case) -> None:
+    (actor,), (critics,) = (
+        getattr(network, "layers", network) for network in (case.state.actor, case.state.critics)
+    )
     assert same_bits(
         case.agent.networks(case.state),
         {
-            "policy.0.weight": case.state.actor[0].weight,
-            "policy.0.bias": case.state.actor[0].bias,
-            "critics.0.weight": case.state.critics[0].weight,
-            "critics.0.bias": case.state.critics[0].bias,
+            "policy.0.weight": actor.weight,
+            "policy.0.bias": actor.bias,
+            "critics.0.weight": critics.weight,
+            "critics.0.bias": critics.bias,
         },
     )
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from programs import quick_jit
+from programs import MIDWAY, quick_jit
 from scipy.stats import norm
 
 from lfiw.agents.sac import LOG_STD_MAX, LOG_STD_MIN, SacConfig, SacState, make_sac, sample_action
@@ -50,7 +50,7 @@ class Sac:
             critics=constant_critics(0.0, 0.0),
             target_critics=constant_critics(0.0, 0.0),
         )
-        self._update = quick_jit(self.agent.update, static_argnums=3)
+        self._update = quick_jit(self.agent.update, static_argnums=4)
 
     def update(
         self,
@@ -68,7 +68,7 @@ class Sac:
         sample = Sample(batch, jnp.arange(BATCH), jnp.array(weights), ones)
         state = self.start._replace(log_alpha=jnp.float32(log_alpha), **networks)
         all_noise = jnp.array([next_noise, noise])[..., None]
-        new_state, td_errors, trace = self._update(state, sample, all_noise, 0)
+        new_state, td_errors, trace = self._update(state, sample, all_noise, MIDWAY, 0)
         return new_state, td_errors, self.agent.metrics(trace)
 
 

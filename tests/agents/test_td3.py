@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from programs import quick_jit, same_bits
+from programs import MIDWAY, quick_jit, same_bits
 
 from lfiw.agents.td3 import Td3Config, Td3State, make_td3
 from lfiw.networks import Layer, Mlp
@@ -45,7 +45,7 @@ class Td3:
             critics=constant_critics(0.0, 0.0),
             target_critics=constant_critics(0.0, 0.0),
         )
-        self._update = quick_jit(self.agent.update, static_argnums=3)
+        self._update = quick_jit(self.agent.update, static_argnums=4)
 
     def update(
         self,
@@ -61,7 +61,9 @@ class Td3:
         batch = batch._replace(**{name: jnp.array(v) for name, v in (fields or {}).items()})
         sample = Sample(batch, jnp.arange(BATCH), jnp.array(weights), ones)
         state = self.start._replace(**networks)
-        new_state, td_errors, trace = self._update(state, sample, jnp.array(noise)[:, None], turn)
+        new_state, td_errors, trace = self._update(
+            state, sample, jnp.array(noise)[:, None], MIDWAY, turn
+        )
         return new_state, td_errors, self.agent.metrics(trace)
 
 

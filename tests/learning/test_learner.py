@@ -155,13 +155,13 @@ def test_a_call_equals_its_updates_one_by_one() -> None:
     case = program(active(Td3Config), active(EreConfig))
     agent = make_agent(case.config.agent, SPEC, BATCH)
     replay = make_replay(case.config.replay, make_context(capacity=CAPACITY))
-    update = quick_jit(agent.update, static_argnums=3)
+    update = quick_jit(agent.update, static_argnums=4)
     state = case.start.agent
     for number in range(4):
         key_replay, key_agent = jax.random.split(jax.random.fold_in(case.start.key, number))
         clock = MIDWAY._replace(updates=jnp.int32(number))
         _, sample, _ = draw_sample(replay, case.start.replay, key_replay, clock)
-        state, _, _ = update(state, sample, agent.draw(key_agent), number % 2)
+        state, _, _ = update(state, sample, agent.draw(key_agent), clock, number % 2)
     assert close(case.run()[0].agent, state)
 
 
@@ -232,7 +232,8 @@ def test_snapshots_hold_every_network(sac: Program) -> None:
 def test_the_ring_is_updated_in_place(replay: type[Any]) -> None:
     case = program(active(SacConfig), active(replay))
     rows = jnp.asarray(random_rows(0, 50))
-    add = quick_jit(case.learner.add, donate_argnums=0).lower(case.start, rows).compile()
+    scalars = as_arrays(traced_settings(case.config))
+    add = quick_jit(case.learner.add, donate_argnums=0).lower(case.start, scalars, rows).compile()
     for compiled in (case.learn, add):
         memory = compiled.memory_analysis()
         assert memory.alias_size_in_bytes >= RING_BYTES

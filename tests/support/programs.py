@@ -13,6 +13,7 @@ from jax import Array
 
 from lfiw.agents.base import Agent
 from lfiw.agents.sac import SacConfig
+from lfiw.agents.xqc import XqcConfig
 from lfiw.learning.config import TrainConfig, make_config
 from lfiw.learning.learner import Learner, LearnerState, learn_together, make_learner
 from lfiw.learning.scalars import traced_settings
@@ -30,11 +31,12 @@ CAPACITY = 50_000
 BATCH = 16
 STORED = 200  # rows in the ring of a filled learner
 HORIZON = 1_000
-MIDWAY = Clock(env_steps=jnp.int32(HORIZON // 2), updates=jnp.int32(0))
+MIDWAY = Clock(jnp.int32(HORIZON // 2), updates=jnp.int32(0), progress=0.5)
 
 # With these every setting of the config has an effect within one call.
 ACTIVE: dict[type[Any], dict[str, Any]] = {
     SacConfig: {"target_entropy": -1.5},
+    XqcConfig: {"target_entropy": -1.5, "policy_delay": 2},
     EreConfig: {"eta": 0.98, "min_window": 4, "cycle_updates": 4},
     LfiwConfig: {
         "learning_rate": 1e-3,
@@ -93,7 +95,6 @@ def make_context(spec: EnvSpec = SPEC, capacity: int = 64, **settings: Any) -> R
     defaults = {
         "buffer_size": capacity,
         "batch_size": BATCH,
-        "schedule_env_steps": HORIZON,
         "agent_learning_rate": 1e-3,
     }
     return ReplayContext(spec=spec, capacity=capacity, **defaults | settings)
@@ -103,7 +104,7 @@ def update_agent(
     agent: Agent, state: Any, sample: Sample, key: Array, turn: int
 ) -> tuple[Any, Array, Metrics]:
     """One update with its noise and its metrics."""
-    state, td_errors, trace = agent.update(state, sample, agent.draw(key), turn)
+    state, td_errors, trace = agent.update(state, sample, agent.draw(key), MIDWAY, turn)
     return state, td_errors, agent.metrics(trace)
 
 
@@ -148,8 +149,9 @@ def start(agent: Any, replay: Any) -> tuple[Any, LearnerState]:
     config = train_config(agent, replay)
     learner = make_learner(config, SPEC)
     init = quick_jit(learner.init)
-    state = init(as_arrays(traced_settings(config)), jnp.uint32(0))
-    return init, quick_jit(learner.add)(state, random_rows(0, STORED))
+    scalars = as_arrays(traced_settings(config))
+    state = init(scalars, jnp.uint32(0))
+    return init, quick_jit(learner.add)(state, scalars, random_rows(0, STORED))
 
 
 @cache

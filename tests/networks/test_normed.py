@@ -1,0 +1,127 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from programs import quick_jit, same_bits
+
+from lfiw.networks import Layer, mlp, stacked
+from lfiw.networks.normed import (
+    Moments,
+    Norm,
+    NormedMlp,
+    folded,
+    normed_mlp,
+    running,
+    unit_columns,
+)
+
+KEY = jax.random.key(0)
+
+
+def affine_network() -> NormedMlp:
+    """Two features, one hidden unit, one output."""
+    return NormedMlp(
+        layers=(
+            Layer(jnp.array([[1.0], [2.0]]), jnp.array([0.5])),
+            Layer(jnp.array([[3.0]]), jnp.array([-1.0])),
+        ),
+        norms=(
+            Norm(shift=jnp.array([0.0, 1.0]), scale=jnp.array([1.0, 2.0])),
+            Norm(shift=jnp.array([0.25]), scale=jnp.array([4.0])),
+        ),
+    )
+
+
+def test_a_batch_is_normalised_by_its_own_statistics() -> None:
+    """Two rows, which lie at -1 and +1 of every feature that varies, up to EPSILON.
+
+    Inputs (0, 10) and (2, 14): means 1 and 12, variances 1 and 4. Normalised (-1, -1) and
+    (1, 1); after scale and shift (-1, -1) and (1, 3). Hidden: -1 - 2 + 0.5 = -2.5 and
+    1 + 6 + 0.5 = 7.5, mean 2.5, variance 25; normalised -1 and 1, after scale and shift -3.75 and
+    4.25, ReLU 0 and 4.25. Outputs: -1 and 3 * 4.25 - 1 = 11.75.
+    """
+    network = normed_mlp((2, 1, 1))
+    outputs, seen = network.apply(affine_network(), jnp.array([[0.0, 10.0], [2.0, 14.0]]))
+    np.testing.assert_allclose(outputs[:, 0], [-1.0, 11.75], atol=0.02)
+    np.testing.assert_allclose(seen[0].mean, [1.0, 12.0])
+    np.testing.assert_allclose(seen[0].variance, [1.0, 4.0])
+    np.testing.assert_allclose(seen[1].mean, [2.5], atol=0.01)
+    np.testing.assert_allclose(seen[1].variance, [25.0], rtol=1e-2)
+
+
+def test_folded_by_hand() -> None:
+    """With means (1, 12), (2.5) and variances (4, 9), (16), up to EPSILON.
+
+    A row (3, 15): ((3 - 1) / 2, 2 (15 - 12) / 3 + 1) = (1, 3); hidden 1 + 6 + 0.5 = 7.5, then
+    4 (7.5 - 2.5) / 4 + 0.25 = 5.25; output 3 * 5.25 - 1 = 14.75.
+    """
+    statistics = (
+        Moments(jnp.array([1.0, 12.0]), jnp.array([4.0, 9.0])),
+        Moments(jnp.array([2.5]), jnp.array([16.0])),
+    )
+    layers = folded(affine_network(), statistics)
+    output = mlp((2, 1, 1)).apply(layers, jnp.array([[3.0, 15.0]]))
+    np.testing.assert_allclose(output, [[14.75]], rtol=1e-3)
+
+
+def test_folded_with_a_batchs_statistics_equals_the_pass_of_that_batch() -> None:
+    network = normed_mlp((5, 16, 16, 3))
+    key_network, key_norms, key_inputs = jax.random.split(KEY, 3)
+    parameters = quick_jit(network.init)(key_network)
+    noise = iter(jax.random.split(key_norms, 12))
+    norms = jax.tree.map(
+        lambda leaf: leaf + jax.random.normal(next(noise), leaf.shape), parameters.norms
+    )
+    parameters = parameters._replace(norms=norms)
+    inputs = 3 + 10 * jax.random.normal(key_inputs, (50, 5))
+    outputs, seen = network.apply(parameters, inputs)
+    plain = mlp((5, 16, 16, 3)).apply(folded(parameters, seen), inputs)
+    np.testing.assert_allclose(plain, outputs, rtol=1e-3, atol=1e-3)
+
+
+def test_stacked_networks_fold_as_each_alone() -> None:
+    network = normed_mlp((5, 8, 3))
+    both = jax.vmap(network.init)(jax.random.split(KEY, 2))
+    _, seen = stacked(network.apply)(both, jax.random.normal(KEY, (50, 5)))
+    one = jax.tree.map(lambda leaf: leaf[1], (both, seen))
+    second = jax.tree.map(lambda leaf: leaf[1], folded(both, seen))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), second, folded(*one))
+
+
+def test_without_batch_norm_it_is_a_plain_mlp() -> None:
+    network = normed_mlp((5, 8, 3), batch_norm=False)
+    parameters = network.init(KEY)
+    inputs = jax.random.normal(KEY, (50, 5))
+    outputs, seen = network.apply(parameters, inputs)
+    assert seen == network.statistics() == ()
+    assert same_bits(outputs, mlp((5, 8, 3)).apply(mlp((5, 8, 3)).init(KEY), inputs))
+    assert same_bits(folded(parameters, seen), parameters.layers)
+
+
+def test_columns_of_norm_one_by_hand() -> None:
+    """Columns (3, 4 | 0) and (0, 1 | 2) have norms 5 and sqrt(5)."""
+    layer = Layer(jnp.array([[3.0, 0.0], [4.0, 1.0]]), jnp.array([0.0, 2.0]))
+    (projected,) = unit_columns(NormedMlp((layer,), norms=())).layers
+    root = 5**0.5
+    np.testing.assert_allclose(projected.weight, [[0.6, 0.0], [0.8, 1 / root]], rtol=1e-6)
+    np.testing.assert_allclose(projected.bias, [0.0, 2 / root], rtol=1e-6)
+
+
+def test_behind_batch_norm_the_norm_of_a_unit_has_no_effect() -> None:
+    network = normed_mlp((5, 8, 3))
+    parameters = network.init(KEY)
+    hidden, last = unit_columns(parameters).layers
+    inputs = 10 * jax.random.normal(KEY, (50, 5))
+    projected = parameters._replace(layers=(hidden, parameters.layers[1]))
+    np.testing.assert_allclose(
+        network.apply(projected, inputs)[0], network.apply(parameters, inputs)[0], atol=2e-2
+    )
+    assert last.weight.shape == (8, 3)
+
+
+def test_running_statistics_by_hand() -> None:
+    start = (Moments(jnp.array([0.0]), jnp.array([1.0])),)
+    seen = (Moments(jnp.array([10.0]), jnp.array([3.0])),)
+    after = running(running(start, seen, 0.1), seen, 0.1)
+    # 0.1 * 10 = 1, then 1 + 0.1 * 9 = 1.9; 1 + 0.1 * 2 = 1.2, then 1.2 + 0.1 * 1.8 = 1.38
+    np.testing.assert_allclose(after[0].mean, [1.9], rtol=1e-6)
+    np.testing.assert_allclose(after[0].variance, [1.38], rtol=1e-6)
