@@ -41,21 +41,26 @@ def test_atoms() -> None:
 def test_a_position_is_split_between_its_neighbours(
     position: float, expected: dict[float, float]
 ) -> None:
-    mass = projected(jnp.ones((1, 1)), jnp.array([[position]]))[0]
+    """The atom at 2 moves to half of it and so much more."""
+    masses = jax.nn.one_hot(jnp.array([at(2.0)]), NUM_ATOMS)
+    mass = projected(masses, jnp.array([position - 1.0]), jnp.array([0.5]))[0]
     for value, share in expected.items():
         np.testing.assert_allclose(mass[at(value)], share, atol=1e-4)
     np.testing.assert_allclose(np.sum(mass), 1.0, rtol=1e-5)
 
 
-def test_projection_keeps_mass_and_mean() -> None:
-    key_mass, key_positions = jax.random.split(jax.random.key(0))
-    masses = jax.nn.softmax(jax.random.normal(key_mass, (20, 7)))
-    positions = jax.random.uniform(key_positions, (20, 7), minval=-5, maxval=5)
-    onto = projected(masses, positions)
-    np.testing.assert_allclose(np.sum(onto, axis=-1), 1.0, rtol=1e-5)
-    np.testing.assert_allclose(
-        onto @ atoms(), np.sum(masses * positions, axis=-1), rtol=1e-4, atol=1e-5
-    )
+@pytest.mark.parametrize("slope", [0.0, 0.3, 0.9, 0.995, 1.0])
+def test_projection_against_every_atom_with_every_place(slope: float) -> None:
+    key_mass, key_shift = jax.random.split(jax.random.key(0))
+    masses = np.asarray(jax.nn.softmax(5 * jax.random.normal(key_mass, (200, NUM_ATOMS))))
+    shifts = np.array(jax.random.uniform(key_shift, (200,), minval=-7, maxval=7))
+    shifts[:20] = np.round(shifts[:20], 1)  # places on the atoms themselves
+    places = np.clip(shifts[:, None] + slope * np.asarray(atoms(), np.float64), -LIMIT, LIMIT)
+    distances = np.abs((places[:, None, :] - np.asarray(atoms())[:, None]) / STEP)
+    expected = np.sum(np.maximum(1 - distances, 0) * masses[:, None, :], axis=-1)
+    found = projected(jnp.asarray(masses), jnp.asarray(shifts), jnp.full(200, slope))
+    np.testing.assert_allclose(found, expected, atol=3e-5)
+    np.testing.assert_allclose(np.sum(found, axis=-1), 1.0, atol=3e-5)
 
 
 def loss_of(
