@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lfiw.acting.policy import Policy
     from lfiw.agents.sac import SacConfig
     from lfiw.agents.td3 import Td3Config
+    from lfiw.agents.xqc import XqcConfig
     from lfiw.env_config import EnvConfig
     from lfiw.errors import InputError
     from lfiw.learning.config import TrainConfig, make_config
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "SacConfig": "lfiw.agents.sac",
     "Td3Config": "lfiw.agents.td3",
+    "XqcConfig": "lfiw.agents.xqc",
     "TrainConfig": "lfiw.learning.config",
     "make_config": "lfiw.learning.config",
     "EnvConfig": "lfiw.env_config",
@@ -65,6 +67,7 @@ __all__ = [
     "TrainConfig",
     "Training",
     "UniformConfig",
+    "XqcConfig",
     "__version__",
     "evaluate",
     "load_policy",

@@ -91,6 +91,7 @@ def rows(prefix: str, agent: str, replay: str) -> list[str]:
         ("", "sac", "uniform"),
         ("agent.", "sac", "uniform"),
         ("agent.", "td3", "uniform"),
+        ("agent.", "xqc", "uniform"),
         ("replay.", "sac", "per"),
         ("replay.", "sac", "ere"),
         ("replay.", "sac", "lfiw"),
