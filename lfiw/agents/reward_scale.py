@@ -14,20 +14,20 @@ MIN_VARIANCE = 1e-8  # added: SimbaV2
 
 
 class ReturnStatistics(NamedTuple):
-    """Of G <- gamma G + r, from the first step of each episode to every one of its steps."""
+    """Of G <- gamma G + r over the steps, from 0 where an episode terminated. Time limits do not
+    restart it, as values do not end there either: else returns of short episodes would be far below
+    the values that bootstrap."""
 
-    current: Array  # [] G after the last step
-    expected_obs: Array  # [D] what the next step sees unless a new episode begins
+    carried: Array  # [] G after the last step; 0 where that terminated
     num_steps: Array  # []
     mean: Array  # []
     variance: Array  # []
     largest: Array  # [] of |G|
 
 
-def init_returns(obs_size: int) -> ReturnStatistics:
+def init_returns() -> ReturnStatistics:
     zero = jnp.zeros((), jnp.float32)
-    nowhere = jnp.full(obs_size, jnp.nan, jnp.float32)
-    return ReturnStatistics(zero, nowhere, jnp.zeros((), jnp.int32), zero, zero, zero)
+    return ReturnStatistics(zero, jnp.zeros((), jnp.int32), zero, zero, zero)
 
 
 def with_rows(
@@ -35,23 +35,20 @@ def with_rows(
 ) -> ReturnStatistics:
     """The statistics of packed rows [n, row_size], in the order of their steps, and all before."""
     batch = unpack_rows(rows, spec)
-    # A row does not say whether its episode was cut off; the observation of the next one does.
-    successors = jnp.where(batch.discount[:, None] > 0, batch.next_obs, jnp.nan)
-    expected = jnp.concatenate([statistics.expected_obs[None], successors[:-1]])
-    goes_on = jnp.all(batch.obs == expected, axis=-1)
+    # What each step inherits; the first one's share is in `carried`.
+    shares = gamma * jnp.concatenate([jnp.ones(1), batch.discount[:-1]])
 
     def joined(one: tuple[Array, Array], two: tuple[Array, Array]) -> tuple[Array, Array]:
         """Two stretches of steps, each as G -> slope * G + offset."""
         return one[0] * two[0], two[0] * one[1] + two[1]
 
-    slopes, offsets = jax.lax.associative_scan(joined, (gamma * goes_on, batch.reward))
-    returns = slopes * statistics.current + offsets
+    slopes, offsets = jax.lax.associative_scan(joined, (shares, batch.reward))
+    returns = slopes * statistics.carried + offsets
     num_steps = statistics.num_steps + len(rows)
     share = len(rows) / num_steps
     distance = jnp.mean(returns) - statistics.mean
     return ReturnStatistics(
-        current=returns[-1],
-        expected_obs=successors[-1],
+        carried=batch.discount[-1] * returns[-1],
         num_steps=num_steps,
         mean=statistics.mean + share * distance,
         variance=statistics.variance

@@ -119,7 +119,7 @@ def make_xqc(config: XqcConfig, spec: EnvSpec, batch_size: int) -> Agent:
             log_alpha=log_alpha,
             actor_statistics=actor_network.statistics(),
             critic_statistics=jax.tree.map(lambda one: jnp.stack([one, one]), statistics),
-            returns=init_returns(spec.obs_size),
+            returns=init_returns(),
             actor_opt=optimiser.init(actor),
             critic_opt=optimiser.init(critics),
             alpha_opt=optimiser.init(log_alpha),

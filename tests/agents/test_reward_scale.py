@@ -21,21 +21,21 @@ def rows(*steps: tuple[float, float, float, float]) -> jnp.ndarray:
 
 
 # An episode that terminates, one that is cut off (its successor 7 is not what comes next), and the
-# first step of a third. G is 1, 2.5; 4, 2, 1; 8.
+# first step of a third, which goes on from there. G is 1, 2.5; 4, 2, 1, 8.5.
 STEPS = (
     (0.0, 1.0, 1.0, 1.0),
-    (1.0, 2.0, 0.0, 0.0),  # its successor is where the next episode begins, by chance
+    (1.0, 2.0, 0.0, 9.0),
     (0.0, 4.0, 1.0, 5.0),
     (5.0, 0.0, 1.0, 6.0),
     (6.0, 0.0, 1.0, 7.0),
     (3.0, 8.0, 1.0, 4.0),
 )
-RETURNS = np.array([1.0, 2.5, 4.0, 2.0, 1.0, 8.0])
+RETURNS = np.array([1.0, 2.5, 4.0, 2.0, 1.0, 8.5])
 
 
 def after(cuts: tuple[int, ...]) -> ReturnStatistics:
     """The statistics of all steps, handed over in so many parts."""
-    statistics: Any = init_returns(1)
+    statistics: Any = init_returns()
     bounds = (0, *cuts, len(STEPS))
     for start, stop in pairwise(bounds):
         statistics = add(statistics, rows(*STEPS[start:stop]))
@@ -46,23 +46,23 @@ def after(cuts: tuple[int, ...]) -> ReturnStatistics:
 def test_returns_by_hand_however_rows_are_cut(cuts: tuple[int, ...]) -> None:
     statistics = after(cuts)
     assert statistics.num_steps == 6
-    np.testing.assert_allclose(statistics.current, 8.0)
+    np.testing.assert_allclose(statistics.carried, 8.5)
     np.testing.assert_allclose(statistics.mean, np.mean(RETURNS), rtol=1e-5)
     np.testing.assert_allclose(statistics.variance, np.var(RETURNS), rtol=1e-5)
-    np.testing.assert_allclose(statistics.largest, 8.0)
+    np.testing.assert_allclose(statistics.largest, 8.5)
 
 
 def test_scale_by_hand() -> None:
     statistics = after(())
-    # var = 5.868, so the spread is 2.422; the largest return over 5 is 1.6
+    # var = 6.64, so the spread is 2.58; the largest return over 5 is 1.7
     np.testing.assert_allclose(reward_scale(statistics, 5.0), np.std(RETURNS), rtol=1e-5)
-    np.testing.assert_allclose(reward_scale(statistics, 2.0), 4.0, rtol=1e-6)
+    np.testing.assert_allclose(reward_scale(statistics, 2.0), 4.25, rtol=1e-6)
 
 
 def test_negative_returns_count_by_their_size() -> None:
-    statistics = add(init_returns(1), rows((0.0, -9.0, 1.0, 0.0)))
+    statistics = add(init_returns(), rows((0.0, -9.0, 1.0, 0.0)))
     np.testing.assert_allclose(reward_scale(statistics, 3.0), 3.0, rtol=1e-5)
 
 
 def test_without_rewards_the_scale_is_positive() -> None:
-    assert reward_scale(init_returns(1), 5.0) > 0
+    assert reward_scale(init_returns(), 5.0) > 0

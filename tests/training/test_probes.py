@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 from small import compiled_programs_kept_in, small
 
 from lfiw import Training, train
+from lfiw.acting.networks import numpy_network
 from lfiw.agents import AGENTS
 from lfiw.env_config import EnvConfig
 from lfiw.runs.policies import load_policy
@@ -28,7 +29,9 @@ def train_probe(out: Path, agent: str, factory: str, **kwargs: Any) -> Training:
     settings = small("uniform", env_steps=2100, buffer_size=1000, phase_env_steps=100)
     settings["random_env_steps"] = 2100  # learning off-policy: all actions are known alike
     settings |= {"agent.gamma": GAMMA, "agent.learning_rate": 3e-3, "agent.tau": 0.05}
-    if agent == "sac":
+    if agent == "xqc":  # whose distributions take longer to narrow
+        settings |= {"env_steps": 6300, "random_env_steps": 6300, "agent.policy_delay": 1}
+    if agent in ("sac", "xqc"):
         # So small that the entropy's part of a value, at most 10 alpha |log pi|, is below
         # 1e-3 even if alpha grows by the learning rate in each of the 2000 updates.
         settings["agent.initial_alpha"] = 1e-7
@@ -39,13 +42,12 @@ def train_probe(out: Path, agent: str, factory: str, **kwargs: Any) -> Training:
 def q_values(run: Training, observations: Any) -> np.ndarray:
     """Both critics: [2, observations, ACTIONS]."""
     arrays = load_file(run.folder / "snapshots" / "100" / "seed-0.safetensors")
-    values = []
-    for obs in observations:
-        x = np.concatenate([np.tile(np.float32(obs), (5, 1)), ACTIONS[:, None]], axis=1)
-        hidden = x @ arrays["critics.0.weight"] + arrays["critics.0.bias"][:, None]
-        out = np.maximum(hidden, 0) @ arrays["critics.1.weight"]
-        values.append(out[..., 0] + arrays["critics.1.bias"])
-    return np.stack(values, axis=1)
+    critics = numpy_network(arrays, "critics")
+    pairs = [
+        np.concatenate([np.tile(np.float32(obs), (5, 1)), ACTIONS[:, None]], axis=1)
+        for obs in observations
+    ]
+    return np.stack([critics(own)[..., 0] for own in pairs], axis=1)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -77,7 +79,8 @@ def test_best_action_is_learned(tmp_path: Path, agent: str, best: float) -> None
     assert run.evaluations()[-1]["return_mean"] == pytest.approx(expected, abs=1e-5)
     values = q_values(run, [[0, 0, 0]])[:, 0]
     expected = np.broadcast_to(1 - (ACTIONS - best) ** 2, values.shape)
-    np.testing.assert_allclose(values, expected, atol=0.1)
+    # One hidden layer of weights at norm one bends less.
+    np.testing.assert_allclose(values, expected, atol=0.2 if agent == "xqc" else 0.1)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -87,4 +90,4 @@ def test_reward_of_the_next_step_is_credited(tmp_path: Path, agent: str) -> None
     assert run.evaluations()[-1]["return_mean"] > 0.95
     values = q_values(run, [[0, 0, 0]])[:, 0]
     expected = np.broadcast_to(GAMMA * (1 - (ACTIONS - 0.5) ** 2), values.shape)
-    np.testing.assert_allclose(values, expected, atol=0.15)
+    np.testing.assert_allclose(values, expected, atol=0.25 if agent == "xqc" else 0.15)
