@@ -12,6 +12,8 @@ from jax import Array
 from lfiw.networks import Network, Parameters, twins
 from lfiw.types import Clock, EnvSpec, Metrics, Sample, Trace
 
+TdLoss = Callable[[Array], Array]  # TD errors [2, B] -> losses [2, B]
+
 
 class Agent(NamedTuple):
     """Randomness is drawn apart from its use, and metrics are computed apart from the update
@@ -81,9 +83,9 @@ def bellman_target(reward: Array, discount: Array, gamma: float, next_value: Arr
     return jax.lax.stop_gradient(reward + gamma * discount * next_value)
 
 
-def critic_metrics(trace: Trace) -> Metrics:
+def critic_metrics(trace: Trace, td_loss: TdLoss = jnp.square) -> Metrics:
     return {
-        "critic_loss": weighted_critic_loss(jnp.square(trace["td_errors"]), trace["weights"]),
+        "critic_loss": weighted_critic_loss(td_loss(trace["td_errors"]), trace["weights"]),
         "q_mean": jnp.mean(trace["q"]),
         "td_error": jnp.mean(jnp.abs(trace["td_errors"])),
     }

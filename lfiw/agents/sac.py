@@ -14,6 +14,7 @@ from jax import Array
 from lfiw.agents.base import (
     ActorCritic,
     Agent,
+    TdLoss,
     bellman_target,
     critic_metrics,
     polyak,
@@ -67,7 +68,9 @@ def sample_action(outputs: Array, noise: Array) -> tuple[Array, Array]:
     return jnp.tanh(raw), jnp.sum(log_normal - log_slope, axis=-1)
 
 
-def make_sac(config: SacConfig, spec: EnvSpec, batch_size: int) -> Agent:
+def make_sac(
+    config: SacConfig, spec: EnvSpec, batch_size: int, td_loss: TdLoss = jnp.square
+) -> Agent:
     networks = ActorCritic(
         actor=mlp((spec.obs_size, *config.hidden_sizes, 2 * spec.action_size)),
         critic=mlp((spec.obs_size + spec.action_size, *config.hidden_sizes, 1)),
@@ -101,7 +104,7 @@ def make_sac(config: SacConfig, spec: EnvSpec, batch_size: int) -> Agent:
         target = bellman_target(batch.reward, batch.discount, config.gamma, next_value)
         q = networks.q(critics, batch.obs, batch.action)
         td_errors = q - target
-        return weighted_critic_loss(jnp.square(td_errors), sample.weights), (td_errors, q)
+        return weighted_critic_loss(td_loss(td_errors), sample.weights), (td_errors, q)
 
     def actor_loss(
         actor: Parameters, critics: Parameters, log_alpha: Array, sample: Sample, noise: Array
@@ -154,7 +157,7 @@ def make_sac(config: SacConfig, spec: EnvSpec, batch_size: int) -> Agent:
         return new_state, td_errors, trace
 
     def metrics(trace: Trace) -> Metrics:
-        return critic_metrics(trace) | {
+        return critic_metrics(trace, td_loss) | {
             "actor_loss": trace["policy_loss"],
             "alpha": jnp.exp(trace["log_alpha"]),
             "entropy": -jnp.mean(trace["log_prob"]),

@@ -13,6 +13,7 @@ from jax import Array
 from lfiw.agents.base import (
     ActorCritic,
     Agent,
+    TdLoss,
     bellman_target,
     critic_metrics,
     polyak,
@@ -57,7 +58,9 @@ class Td3State(NamedTuple):
     critic_opt: optax.OptState
 
 
-def make_td3(config: Td3Config, spec: EnvSpec, batch_size: int) -> Agent:
+def make_td3(
+    config: Td3Config, spec: EnvSpec, batch_size: int, td_loss: TdLoss = jnp.square
+) -> Agent:
     networks = ActorCritic(
         actor=mlp((spec.obs_size, *config.hidden_sizes, spec.action_size)),
         critic=mlp((spec.obs_size + spec.action_size, *config.hidden_sizes, 1)),
@@ -89,7 +92,7 @@ def make_td3(config: Td3Config, spec: EnvSpec, batch_size: int) -> Agent:
         target = bellman_target(batch.reward, batch.discount, config.gamma, next_q)
         q = networks.q(critics, batch.obs, batch.action)
         td_errors = q - target
-        return weighted_critic_loss(jnp.square(td_errors), sample.weights), (td_errors, q)
+        return weighted_critic_loss(td_loss(td_errors), sample.weights), (td_errors, q)
 
     def actor_loss(actor: Parameters, critics: Parameters, sample: Sample) -> Array:
         first = jax.tree.map(lambda array: array[:1], critics)
@@ -117,7 +120,7 @@ def make_td3(config: Td3Config, spec: EnvSpec, batch_size: int) -> Agent:
 
     def metrics(trace: Trace) -> Metrics:
         seen = {"actor_loss": trace["policy_loss"]} if "policy_loss" in trace else {}
-        return critic_metrics(trace) | seen
+        return critic_metrics(trace, td_loss) | seen
 
     def update_policy_and_targets(state: Td3State, sample: Sample) -> tuple[Td3State, Array]:
         policy_loss, grads = jax.value_and_grad(actor_loss)(state.actor, state.critics, sample)

@@ -18,6 +18,7 @@ from jax import Array
 from lfiw.agents.base import (
     ActorCritic,
     Agent,
+    TdLoss,
     bellman_target,
     critic_metrics,
     polyak,
@@ -92,9 +93,11 @@ class XqcState(NamedTuple):
     alpha_opt: optax.OptState
 
 
-def make_xqc(config: XqcConfig, spec: EnvSpec, batch_size: int) -> Agent:
+def make_xqc(
+    config: XqcConfig, spec: EnvSpec, batch_size: int, td_loss: TdLoss = jnp.square
+) -> Agent:
     critic_layers, actor_layers = config.layers
-    head = categorical() if config.categorical else scalar()
+    head = categorical() if config.categorical else scalar(td_loss)
     actor_sizes = (spec.obs_size, *actor_layers, 2 * spec.action_size)
     critic_sizes = (spec.obs_size + spec.action_size, *critic_layers, head.output_size)
     actor_network = normed_mlp(actor_sizes, config.batch_norm)

@@ -116,7 +116,8 @@ def make_parts(config: TrainConfig, spec: EnvSpec, scalars: Scalars) -> tuple[Ag
         agent_learning_rate=run.agent.learning_rate,
         normalize_observations=config.env.normalize_observations,
     )
-    return make_agent(run.agent, spec, config.batch_size), make_replay(run.replay, context)
+    replay = make_replay(run.replay, context)
+    return make_agent(run.agent, spec, config.batch_size, replay.td_loss), replay
 
 
 def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:

@@ -14,6 +14,7 @@ REPLAYS = Registry(
         "uniform": "lfiw.replay.uniform:UniformConfig:make_uniform",
         "per": "lfiw.replay.per:PerConfig:make_per",
         "ere": "lfiw.replay.ere:EreConfig:make_ere",
+        "recency": "lfiw.replay.recency:RecencyConfig:make_recency",
         "lfiw": "lfiw.replay.lfiw:LfiwConfig:make_lfiw",
     }
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 from jax import Array
 
 from lfiw.replay.ring import Ring, init_ring
@@ -41,6 +42,8 @@ class Replay(NamedTuple):
     ring: Callable[[Any], Ring] = lambda state: state
     networks: Callable[[Any], dict[str, Array]] = lambda state: {}  # arrays of a snapshot
     products: float = 0  # multiplications of one update for each row of the batch
+    # TD errors [2, B] -> losses [2, B], which the agent minimises in place of their squares
+    td_loss: Callable[[Array], Array] = jnp.square
 
 
 def no_feedback(state: Any, sample: Sample, td_errors: Array) -> Any:

@@ -182,4 +182,5 @@ def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
         ring=lambda state: base.ring(state.base),
         networks=lambda state: base.networks(state.base) | ratio.arrays(state.ratio),
         products=base.products + ratio.products,
+        td_loss=base.td_loss,
     )

@@ -68,8 +68,12 @@ def recent_slots(bits: Array, ring: Ring, window: Array | int) -> Array:
     # As integers: beyond 2^24 a float32 of the size may be larger than the size.
     window = jnp.clip(jnp.asarray(window, jnp.int32), 1, ring.size).astype(jnp.uint32)
     # The remainder of 32 random bits is uniform to within window / 2^32.
-    age = (bits % window).astype(jnp.int32)
-    return (ring.head - 1 - age) % ring.rows.shape[0]
+    return aged_slots(ring, (bits % window).astype(jnp.int32))
+
+
+def aged_slots(ring: Ring, ages: Array) -> Array:
+    """The slots of these ages: the inverse of `slot_age`."""
+    return (ring.head - 1 - ages) % ring.rows.shape[0]
 
 
 def slot_age(ring: Ring, slots: Array) -> Array:

@@ -94,6 +94,7 @@ def rows(prefix: str, agent: str, replay: str) -> list[str]:
         ("agent.", "xqc", "uniform"),
         ("replay.", "sac", "per"),
         ("replay.", "sac", "ere"),
+        ("replay.", "sac", "recency"),
         ("replay.", "sac", "lfiw"),
     ],
 )

@@ -36,7 +36,7 @@ def refusal(*arguments: Any, **settings: Any) -> str:
 
 def test_registries_have_every_agent_and_strategy() -> None:
     assert set(AGENTS) >= {"sac", "td3"}
-    assert set(REPLAYS) >= {"uniform", "per", "ere", "lfiw"}
+    assert set(REPLAYS) >= {"uniform", "per", "ere", "recency", "lfiw"}
     for registry in (AGENTS, REPLAYS):
         assert {name: kind.name for name, kind in registry.items()} == {n: n for n in registry}
 

@@ -21,6 +21,7 @@ from lfiw.replay.base import Replay, ReplayContext
 from lfiw.replay.ere import EreConfig
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.replay.per import PerConfig
+from lfiw.replay.recency import RecencyConfig
 from lfiw.types import Clock, EnvSpec, Metrics, Sample
 
 # Compiles in half the time, for tests that do not ask for the bits of the optimised program.
@@ -38,6 +39,7 @@ ACTIVE: dict[type[Any], dict[str, Any]] = {
     SacConfig: {"target_entropy": -1.5},
     XqcConfig: {"target_entropy": -1.5, "policy_delay": 2},
     EreConfig: {"eta": 0.98, "min_window": 4, "cycle_updates": 4},
+    RecencyConfig: {"rate": 0.05},
     LfiwConfig: {
         "learning_rate": 1e-3,
         "fast_size": 20,
