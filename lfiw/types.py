@@ -6,6 +6,7 @@ Device code is written for one run, so no R appears here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,6 +47,20 @@ class Sample(NamedTuple):
     slots: Array  # [B] positions in the ring
     weights: Array  # [B] multiply the critic's squared TD errors
     policy_weights: Array  # [B] multiply the policy loss; ones unless asked for
+
+
+class TdLoss(NamedTuple):
+    """What a replay strategy has the critics minimise; each function maps [2, B] to [2, B]."""
+
+    of_errors: Callable[[Array], Array]  # TD errors -> losses; a categorical critic has its own
+    # TD errors, in the units of the task -> what multiplies the losses, without gradient
+    emphasis: Callable[[Array], Array | float] = lambda td_errors: 1.0
+
+    def __call__(self, td_errors: Array) -> Array:
+        return self.emphasis(td_errors) * self.of_errors(td_errors)
+
+
+SQUARES = TdLoss(of_errors=lambda td_errors: td_errors**2)
 
 
 class Clock(NamedTuple):

@@ -214,7 +214,8 @@ def strategy(config: Any) -> Strategy:
 
 
 STRATEGIES = [active(kind) for kind in REPLAYS.values()] + [
-    active(LfiwConfig, over=UniformConfig())
+    active(LfiwConfig, over=UniformConfig()),
+    active(LfiwConfig, over=UniformConfig(), use="priority"),
 ]
 strategies = pytest.mark.parametrize("config", STRATEGIES, ids=label)
 

@@ -270,7 +270,7 @@ class Lfiw:
         self.fast = None if fast is None else fast.to(self.device, copy=True)
 
 
-NOT_FOLLOWED = ("weight_policy", "over")
+NOT_FOLLOWED = ("weight_policy", "over", "use")
 
 
 def as_config(config: LfiwConfig | None) -> LfiwConfig:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lfiw.registry import Registry
-from lfiw.types import EnvSpec
+from lfiw.types import SQUARES, EnvSpec, TdLoss
 
 if TYPE_CHECKING:
-    from jax import Array
-
     from lfiw.agents.base import Agent
 
 AGENTS = Registry(
@@ -22,13 +19,6 @@ AGENTS = Registry(
 )
 
 
-def make_agent(
-    config: Any,
-    spec: EnvSpec,
-    batch_size: int,
-    td_loss: Callable[[Array], Array] | None = None,
-) -> Agent:
-    """`td_loss` is what the replay strategy makes of TD errors [2, B]; none: their squares."""
-    chosen = () if td_loss is None else (td_loss,)
-    agent: Agent = AGENTS.make(config, spec, batch_size, *chosen)
+def make_agent(config: Any, spec: EnvSpec, batch_size: int, td_loss: TdLoss = SQUARES) -> Agent:
+    agent: Agent = AGENTS.make(config, spec, batch_size, td_loss)
     return agent

@@ -10,9 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from lfiw.networks import Network, Parameters, twins
-from lfiw.types import Clock, EnvSpec, Metrics, Sample, Trace
-
-TdLoss = Callable[[Array], Array]  # TD errors [2, B] -> losses [2, B]
+from lfiw.types import Clock, EnvSpec, Metrics, Sample, TdLoss, Trace
 
 
 class Agent(NamedTuple):
@@ -83,7 +81,7 @@ def bellman_target(reward: Array, discount: Array, gamma: float, next_value: Arr
     return jax.lax.stop_gradient(reward + gamma * discount * next_value)
 
 
-def critic_metrics(trace: Trace, td_loss: TdLoss = jnp.square) -> Metrics:
+def critic_metrics(trace: Trace, td_loss: TdLoss) -> Metrics:
     return {
         "critic_loss": weighted_critic_loss(td_loss(trace["td_errors"]), trace["weights"]),
         "q_mean": jnp.mean(trace["q"]),

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from lfiw.agents.base import TdLoss, bellman_target
+from lfiw.agents.base import bellman_target
 
 NUM_ATOMS = 101  # as SimbaV2 and XQC
 LIMIT = 5.0  # atoms lie in [-LIMIT, LIMIT]: returns are scaled to fit
@@ -80,7 +80,7 @@ def categorical() -> CriticHead:
     return CriticHead(NUM_ATOMS, value, loss)
 
 
-def scalar(td_loss: TdLoss = jnp.square) -> CriticHead:
+def scalar(loss_of_errors: Callable[[Array], Array]) -> CriticHead:
     def value(outputs: Array) -> Array:
         return outputs[..., 0]
 
@@ -93,6 +93,6 @@ def scalar(td_loss: TdLoss = jnp.square) -> CriticHead:
         bonus: Array,
     ) -> Array:
         next_value = jnp.min(value(next_outputs), axis=0) + bonus
-        return td_loss(value(outputs) - bellman_target(reward, discount, gamma, next_value))
+        return loss_of_errors(value(outputs) - bellman_target(reward, discount, gamma, next_value))
 
     return CriticHead(1, value, loss)

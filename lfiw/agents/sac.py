@@ -14,7 +14,6 @@ from jax import Array
 from lfiw.agents.base import (
     ActorCritic,
     Agent,
-    TdLoss,
     bellman_target,
     critic_metrics,
     polyak,
@@ -22,7 +21,7 @@ from lfiw.agents.base import (
 )
 from lfiw.networks import Parameters, mlp
 from lfiw.settings import setting
-from lfiw.types import Clock, EnvSpec, Metrics, Sample, Trace
+from lfiw.types import SQUARES, Clock, EnvSpec, Metrics, Sample, TdLoss, Trace
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # rlkit
 
@@ -68,9 +67,7 @@ def sample_action(outputs: Array, noise: Array) -> tuple[Array, Array]:
     return jnp.tanh(raw), jnp.sum(log_normal - log_slope, axis=-1)
 
 
-def make_sac(
-    config: SacConfig, spec: EnvSpec, batch_size: int, td_loss: TdLoss = jnp.square
-) -> Agent:
+def make_sac(config: SacConfig, spec: EnvSpec, batch_size: int, td_loss: TdLoss = SQUARES) -> Agent:
     networks = ActorCritic(
         actor=mlp((spec.obs_size, *config.hidden_sizes, 2 * spec.action_size)),
         critic=mlp((spec.obs_size + spec.action_size, *config.hidden_sizes, 1)),

@@ -13,7 +13,6 @@ from jax import Array
 from lfiw.agents.base import (
     ActorCritic,
     Agent,
-    TdLoss,
     bellman_target,
     critic_metrics,
     polyak,
@@ -21,7 +20,7 @@ from lfiw.agents.base import (
 )
 from lfiw.networks import Parameters, mlp
 from lfiw.settings import setting
-from lfiw.types import Clock, EnvSpec, Metrics, Sample, Trace
+from lfiw.types import SQUARES, Clock, EnvSpec, Metrics, Sample, TdLoss, Trace
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,7 @@ class Td3State(NamedTuple):
     critic_opt: optax.OptState
 
 
-def make_td3(
-    config: Td3Config, spec: EnvSpec, batch_size: int, td_loss: TdLoss = jnp.square
-) -> Agent:
+def make_td3(config: Td3Config, spec: EnvSpec, batch_size: int, td_loss: TdLoss = SQUARES) -> Agent:
     networks = ActorCritic(
         actor=mlp((spec.obs_size, *config.hidden_sizes, spec.action_size)),
         critic=mlp((spec.obs_size + spec.action_size, *config.hidden_sizes, 1)),

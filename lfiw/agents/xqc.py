@@ -18,7 +18,6 @@ from jax import Array
 from lfiw.agents.base import (
     ActorCritic,
     Agent,
-    TdLoss,
     bellman_target,
     critic_metrics,
     polyak,
@@ -37,7 +36,7 @@ from lfiw.networks.normed import (
     unit_columns,
 )
 from lfiw.settings import setting
-from lfiw.types import Clock, EnvSpec, Metrics, Sample, Trace, anneal
+from lfiw.types import SQUARES, Clock, EnvSpec, Metrics, Sample, TdLoss, Trace, anneal
 
 STATISTICS_RATE = 0.01  # of running statistics: CrossQ's and XQC's code
 # Layers of the critics and of the actor.
@@ -93,11 +92,9 @@ class XqcState(NamedTuple):
     alpha_opt: optax.OptState
 
 
-def make_xqc(
-    config: XqcConfig, spec: EnvSpec, batch_size: int, td_loss: TdLoss = jnp.square
-) -> Agent:
+def make_xqc(config: XqcConfig, spec: EnvSpec, batch_size: int, td_loss: TdLoss = SQUARES) -> Agent:
     critic_layers, actor_layers = config.layers
-    head = categorical() if config.categorical else scalar(td_loss)
+    head = categorical() if config.categorical else scalar(td_loss.of_errors)
     actor_sizes = (spec.obs_size, *actor_layers, 2 * spec.action_size)
     critic_sizes = (spec.obs_size + spec.action_size, *critic_layers, head.output_size)
     actor_network = normed_mlp(actor_sizes, config.batch_norm)
@@ -139,7 +136,8 @@ def make_xqc(
         critics: NormedMlp, state: XqcState, sample: Sample, noise: Array
     ) -> tuple[Array, tuple[Array, Array, Array, Statistics]]:
         batch = sample.batch
-        reward = batch.reward / scale_of(state)
+        scale = scale_of(state)
+        reward = batch.reward / scale
         actor = folded(state.actor, state.actor_statistics)
         next_action, next_log_prob = sample_action(plain.actor.apply(actor, batch.next_obs), noise)
         # One pass of both, so that both are normalised alike (CrossQ).
@@ -154,6 +152,9 @@ def make_xqc(
         next_value = jnp.min(head.value(next_outputs), axis=0) + bonus
         q = head.value(outputs)
         td_errors = q - bellman_target(reward, batch.discount, config.gamma, next_value)
+        # In the units of the task, as other agents have them.
+        td_errors = scale * td_errors
+        losses = td_loss.emphasis(td_errors) * losses
         return weighted_critic_loss(losses, sample.weights), (losses, td_errors, q, seen)
 
     def actor_loss(
@@ -186,8 +187,6 @@ def make_xqc(
             critic_statistics=running(state.critic_statistics, seen, STATISTICS_RATE),
             critic_opt=critic_opt,
         )
-        # In the units of the task, as other agents have them.
-        td_errors = scale * td_errors
         trace = {
             "losses": losses,
             "td_errors": td_errors,
@@ -226,7 +225,7 @@ def make_xqc(
         }
 
     def metrics(trace: Trace) -> Metrics:
-        of_critics = critic_metrics(trace) | {
+        of_critics = critic_metrics(trace, td_loss) | {
             "critic_loss": weighted_critic_loss(trace["losses"], trace["weights"]),
             "reward_scale": trace["reward_scale"],
         }

@@ -6,8 +6,10 @@ from lfiw.ratio.network import (
     RatioConfig,
     RatioState,
     effective_sample_size,
+    log_ratios,
     make_ratio,
     ratio_weights,
+    trust_above,
     with_floor,
 )
 
@@ -17,7 +19,9 @@ __all__ = [
     "RatioConfig",
     "RatioState",
     "effective_sample_size",
+    "log_ratios",
     "make_ratio",
     "ratio_weights",
+    "trust_above",
     "with_floor",
 ]

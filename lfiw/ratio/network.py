@@ -77,12 +77,19 @@ def ratio_weights(
     `power` is w^(1/T) with w = exp(logit); `sigmoid` is sigmoid(logit / T). Both are
     normalised in log space, where neither can overflow nor vanish altogether.
     """
+    log_weights = log_ratios(logits, temperature, transform, max_ratio)
+    unscaled = jnp.exp(log_weights - jnp.max(log_weights))
+    return unscaled * (logits.shape[0] / jnp.sum(unscaled))  # exactly one where all are equal
+
+
+def log_ratios(
+    logits: Array, temperature: float, transform: str, max_ratio: Array | None = None
+) -> Array:
+    """The logarithms of weights before normalisation: finite, without gradient."""
     logits = jax.lax.stop_gradient(jnp.clip(logits, -FINITE_LOGIT, FINITE_LOGIT))
     if max_ratio is not None:
         logits = jnp.minimum(logits, jnp.log(max_ratio))
-    log_weights = LOG_TRANSFORMS[transform](logits / temperature)
-    unscaled = jnp.exp(log_weights - jnp.max(log_weights))
-    return unscaled * (logits.shape[0] / jnp.sum(unscaled))  # exactly one where all are equal
+    return LOG_TRANSFORMS[transform](logits / temperature)
 
 
 def with_floor(weights: Array, floor: float) -> tuple[Array, Array]:
@@ -93,10 +100,14 @@ def with_floor(weights: Array, floor: float) -> tuple[Array, Array]:
     of a mixture is trust^2 times theirs. A floor of 0 leaves the weights as they are, to the
     bit, and a floor of 1 makes them all one.
     """
-    spread = jnp.mean(jnp.square(weights - 1))
-    holds = floor * spread <= 1 - floor
-    trust = jnp.where(holds, 1.0, jnp.sqrt((1 - floor) / (floor * spread)))
+    trust = trust_above(floor, jnp.mean(jnp.square(weights - 1)))
     return (1 - trust) + trust * weights, trust
+
+
+def trust_above(floor: float, spread: Array) -> Array:
+    """The largest share of weights of this spread that a mixture above the floor can have."""
+    holds = floor * spread <= 1 - floor
+    return jnp.where(holds, 1.0, jnp.sqrt((1 - floor) / (floor * spread)))
 
 
 def effective_sample_size(weights: Array) -> Array:

@@ -15,6 +15,11 @@ REPLAYS = Registry(
         "per": "lfiw.replay.per:PerConfig:make_per",
         "ere": "lfiw.replay.ere:EreConfig:make_ere",
         "recency": "lfiw.replay.recency:RecencyConfig:make_recency",
+        "inverse-age": "lfiw.replay.inverse_age:InverseAgeConfig:make_inverse_age",
+        "cer": "lfiw.replay.cer:CerConfig:make_cer",
+        "lap": "lfiw.replay.lap:LapConfig:make_lap",
+        "pal": "lfiw.replay.pal:PalConfig:make_pal",
+        "faded-per": "lfiw.replay.faded_per:FadedPerConfig:make_faded_per",
         "lfiw": "lfiw.replay.lfiw:LfiwConfig:make_lfiw",
     }
 )

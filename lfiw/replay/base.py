@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
+import optax
 from jax import Array
 
 from lfiw.replay.ring import Ring, init_ring
-from lfiw.types import Clock, EnvSpec, Metrics, Sample, Trace
+from lfiw.types import SQUARES, Clock, EnvSpec, Metrics, Sample, TdLoss, Trace
+
+HUBER = TdLoss(of_errors=optax.huber_loss)
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,7 @@ class Replay(NamedTuple):
     ring: Callable[[Any], Ring] = lambda state: state
     networks: Callable[[Any], dict[str, Array]] = lambda state: {}  # arrays of a snapshot
     products: float = 0  # multiplications of one update for each row of the batch
-    # TD errors [2, B] -> losses [2, B], which the agent minimises in place of their squares
-    td_loss: Callable[[Array], Array] = jnp.square
+    td_loss: TdLoss = SQUARES  # what the agent's critics minimise
 
 
 def no_feedback(state: Any, sample: Sample, td_errors: Array) -> Any:

@@ -7,7 +7,7 @@ most recent slots of the ring, not a second copy.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,13 +24,19 @@ from lfiw.ratio import (
 )
 from lfiw.replay import REPLAYS, make_replay
 from lfiw.replay.base import Replay, ReplayContext
-from lfiw.replay.ring import Ring, draw_bits, pairs_at, recent_slots, slot_age
+from lfiw.replay.lfiw_priority import make_lfiw_priority
+from lfiw.replay.ring import (
+    Ring,
+    draw_bits,
+    pairs_at,
+    recent_slots,
+    slot_age,
+    weight_by_age,
+)
 from lfiw.replay.uniform import UniformConfig
 from lfiw.settings import part, setting
 from lfiw.types import Clock, Metrics, Sample, Trace
 from lfiw.wording import assignment
-
-AGE_GROUPS = 5
 
 
 def strategies_to_wrap() -> dict[str, type[Any]]:
@@ -50,6 +56,9 @@ class LfiwConfig(RatioConfig):
     )
     clip_ratio: bool = setting(False, "clip the ratio at its exact bound")
     weight_policy: bool = setting(False, "weight the actor's loss too")
+    use: Literal["weight", "priority"] = setting(
+        "weight", "whether the ratio weights what is drawn, or draws in proportion to itself"
+    )
     over: Any = part(strategies_to_wrap, UniformConfig, "the strategy that draws")
 
     @classmethod
@@ -61,6 +70,11 @@ class LfiwConfig(RatioConfig):
             raise InputError(
                 f"replay.fast_size {self.fast_size} must be below the ring's capacity, buffer_size "
                 f"{buffer_size}."
+            )
+        if self.use == "priority" and (self.over != UniformConfig() or self.weight_policy):
+            raise InputError(
+                "replay.use=priority draws by itself and weights nothing: leave replay.over at "
+                "uniform and replay.weight_policy at false."
             )
 
     def warnings(self, env_steps: int) -> list[str]:
@@ -88,16 +102,9 @@ class LfiwNoise(NamedTuple):
     slow: Array | None  # where the batch itself is no sample of the slow memory
 
 
-def weight_by_age(weights: Array, relative_age: Array) -> Array:
-    """Mean weight [AGE_GROUPS] of each fifth of the ring, newest first; 1 where the batch has
-    none."""
-    group = jnp.minimum((relative_age * AGE_GROUPS).astype(jnp.int32), AGE_GROUPS - 1)
-    member = group == jnp.arange(AGE_GROUPS)[:, None]
-    count = jnp.sum(member, axis=-1)
-    return jnp.where(count > 0, jnp.sum(member * weights, axis=-1) / jnp.maximum(count, 1), 1.0)
-
-
 def make_lfiw(config: LfiwConfig, context: ReplayContext) -> Replay:
+    if config.use == "priority":
+        return make_lfiw_priority(config, context)
     spec = context.spec
     input_size = spec.obs_size + spec.action_size
     ratio = make_ratio(config, input_size, context.agent_learning_rate)

@@ -22,6 +22,8 @@ from lfiw.replay.observations import (
 )
 from lfiw.types import EnvSpec, Sample, unpack_rows
 
+AGE_GROUPS = 5
+
 
 class Ring(NamedTuple):
     rows: Array  # [N, row_size]
@@ -79,6 +81,15 @@ def aged_slots(ring: Ring, ages: Array) -> Array:
 def slot_age(ring: Ring, slots: Array) -> Array:
     """0 for the newest slot."""
     return (ring.head - 1 - slots) % ring.rows.shape[0]
+
+
+def weight_by_age(weights: Array, relative_age: Array) -> Array:
+    """Mean weight [AGE_GROUPS] of each fifth of the ring, newest first; 1 where the batch has
+    none."""
+    group = jnp.minimum((relative_age * AGE_GROUPS).astype(jnp.int32), AGE_GROUPS - 1)
+    member = group == jnp.arange(AGE_GROUPS)[:, None]
+    count = jnp.sum(member, axis=-1)
+    return jnp.where(count > 0, jnp.sum(member * weights, axis=-1) / jnp.maximum(count, 1), 1.0)
 
 
 def unit_sample(ring: Ring, slots: Array, spec: EnvSpec) -> Sample:

@@ -27,6 +27,17 @@ def init_tree(capacity: int) -> SumTree:
     return tuple(jnp.zeros((size,), jnp.float32) for size in reversed(sizes))
 
 
+def tree_over(leaves: Array) -> SumTree:
+    """A tree whose first slots have these priorities."""
+    levels = init_tree(leaves.shape[0])
+    lowest = jnp.pad(leaves, (0, levels[-1].shape[0] - leaves.shape[0]))
+    tree = [lowest]
+    for level in reversed(levels[:-1]):
+        sums = jnp.sum(tree[0].reshape(-1, BRANCHING), axis=-1)
+        tree.insert(0, jnp.pad(sums, (0, level.shape[0] - sums.shape[0])))
+    return tuple(tree)
+
+
 def grow_tree(leaves: Array, capacity: int) -> SumTree:
     """A tree for more slots, with the priorities of another one's leaves in its first."""
     return set_priorities(init_tree(capacity), jnp.arange(leaves.shape[0]), leaves)

@@ -118,7 +118,7 @@ def test_value_is_the_mean() -> None:
     half = np.logaddexp(certain(-1.0), certain(3.0))
     outputs = jnp.asarray(np.stack([certain(2.5), half]))
     np.testing.assert_allclose(categorical().value(outputs), [2.5, 1.0], rtol=1e-4)
-    np.testing.assert_array_equal(scalar().value(jnp.array([[3.0], [4.0]])), [3.0, 4.0])
+    np.testing.assert_array_equal(scalar(jnp.square).value(jnp.array([[3.0], [4.0]])), [3.0, 4.0])
 
 
 def test_numpy_twin_takes_the_mean() -> None:

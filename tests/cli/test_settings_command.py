@@ -95,6 +95,10 @@ def rows(prefix: str, agent: str, replay: str) -> list[str]:
         ("replay.", "sac", "per"),
         ("replay.", "sac", "ere"),
         ("replay.", "sac", "recency"),
+        ("replay.", "sac", "inverse-age"),
+        ("replay.", "sac", "lap"),
+        ("replay.", "sac", "pal"),
+        ("replay.", "sac", "faded-per"),
         ("replay.", "sac", "lfiw"),
     ],
 )

@@ -27,9 +27,10 @@ from lfiw.replay.lfiw import (
     LfiwState,
     effective_sample_size,
     make_lfiw,
-    weight_by_age,
 )
-from lfiw.replay.per import PerConfig, PerState
+from lfiw.replay.per import PerConfig
+from lfiw.replay.priorities import Prioritised
+from lfiw.replay.ring import weight_by_age
 from lfiw.replay.uniform import UniformConfig, make_uniform
 from lfiw.types import Clock, EnvSpec, Sample
 
@@ -218,7 +219,7 @@ class TestWithAKnownRatio:
         replay, state = self.per()
         sample = Sample(None, jnp.arange(4), None, None)  # type: ignore[arg-type]
         errors = jnp.array([[2.0, 5.0, 4.0, 9.0], [0.0, -6.0, 0.0, 0.0]])
-        base: PerState = replay.feedback(state, sample, errors).base
+        base: Prioritised = replay.feedback(state, sample, errors).base
         np.testing.assert_allclose(base.tree[-1][:6], [2, 6, 4, 9, 1, 1], rtol=1e-5)
 
 

@@ -9,7 +9,7 @@ from programs import draw_sample, make_context, random_rows
 from scipy.stats import chisquare
 
 from lfiw.replay.base import Replay
-from lfiw.replay.per import PerConfig, PerState, importance_weights, make_per
+from lfiw.replay.per import PerConfig, Prioritised, importance_weights, make_per
 from lfiw.replay.sum_tree import total
 from lfiw.types import Clock, EnvSpec, Sample
 
@@ -21,17 +21,17 @@ def make(capacity: int = 8, batch_size: int = 4, **settings: Any) -> Replay:
     return make_per(PerConfig(**settings), make_context(SPEC, capacity, batch_size=batch_size))
 
 
-def filled(replay: Replay, count: int) -> PerState:
+def filled(replay: Replay, count: int) -> Prioritised:
     return replay.add(replay.init(jax.random.key(0)), random_rows(0, count, SPEC))
 
 
-def give(replay: Replay, state: PerState, slots: list[int], td_errors: Any) -> PerState:
+def give(replay: Replay, state: Prioritised, slots: list[int], td_errors: Any) -> Prioritised:
     """Feedback for the slots; the rest of the sample does not matter."""
     sample = Sample(None, jnp.array(slots), None, None)  # type: ignore[arg-type]
     return replay.feedback(state, sample, jnp.array(td_errors))
 
 
-def leaves(state: PerState, count: int = 8) -> np.ndarray:
+def leaves(state: Prioritised, count: int = 8) -> np.ndarray:
     return np.asarray(state.tree[-1])[:count]
 
 
