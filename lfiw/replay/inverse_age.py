@@ -15,7 +15,8 @@ from lfiw.replay.ring import Ring, add_rows, aged_slots, unit_sample
 from lfiw.settings import setting
 from lfiw.types import Clock, Sample, Trace
 
-TABLE = 512  # ages whose chances are summed; behind them 1/x is its own mean over [x-1/2, x+1/2]
+TABLE = 128  # ages whose chances are summed; behind them 1/x is its own mean over [x-1/2, x+1/2]
+STRIPS = 1024  # of equal chance, with a uniform of their own: one alone has only 2^24 values
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class InverseAgeConfig:
 
 class InverseAgeNoise(NamedTuple):
     part: Array  # [B] uniforms: within the table or behind it?
-    age: Array  # [B] uniforms: which age there
+    age: Array  # [B] uniforms: which age in the table, which strip behind it
+    within: Array  # [B] uniforms: which age of the strip
 
 
 def inverse_ages(noise: InverseAgeNoise, size: Array, offset: Array | float) -> Array:
@@ -39,11 +41,14 @@ def inverse_ages(noise: InverseAgeNoise, size: Array, offset: Array | float) -> 
     ages = jnp.arange(TABLE)
     running = jnp.cumsum(jnp.where(ages < size, 1 / (ages + offset), 0.0))
     first = TABLE + offset - 0.5  # where the closed form begins
-    tail_mass = jnp.log(jnp.maximum((size + offset - 0.5) / first, 1.0))
+    tail_mass = jnp.log1p(jnp.maximum(size - TABLE, 0) / first)
     head_mass = running[-1]
 
-    head = jnp.searchsorted(running, noise.age * head_mass, side="right")
-    tail = TABLE + (first * jnp.expm1(noise.age * tail_mass)).astype(jnp.int32)
+    head = jnp.sum(running <= (noise.age * head_mass)[:, None], axis=-1)
+    width = tail_mass / STRIPS
+    start = jnp.floor(noise.age * STRIPS) * width
+    growth = jnp.expm1(start) + jnp.exp(start) * jnp.expm1(noise.within * width)
+    tail = TABLE + (first * growth).astype(jnp.int32)
     drawn = jnp.where(noise.part * (head_mass + tail_mass) < head_mass, head, tail)
     return jnp.minimum(drawn, size - 1)
 
@@ -56,7 +61,7 @@ def make_inverse_age(config: InverseAgeConfig, context: ReplayContext) -> Replay
     return Replay(
         init=lambda key: context.empty_ring(),
         add=add_rows,
-        draw=lambda key: InverseAgeNoise(*jax.random.uniform(key, (2, context.batch_size))),
+        draw=lambda key: InverseAgeNoise(*jax.random.uniform(key, (3, context.batch_size))),
         sample=sample,
         feedback=no_feedback,
     )

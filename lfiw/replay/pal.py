@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -30,6 +31,7 @@ class PalConfig:
 def pal_emphasis(td_errors: Array, alpha: float) -> Array:
     """Of each critic's rows [2, B]. Times the Huber loss it has the gradient of the authors'
     |d|^(1 + alpha) / (1 + alpha) beyond 1, and is divided by the mean over the batch as theirs."""
+    td_errors = jax.lax.stop_gradient(td_errors)
     mean = jnp.mean(lap_priorities(larger_error(td_errors), alpha))
     return lap_priorities(larger_error(td_errors[None]), alpha) / mean
 
