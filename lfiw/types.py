@@ -67,8 +67,8 @@ class Clock(NamedTuple):
     """Where training stands; all runs of a group share it but for the progress, as their horizons
     may differ."""
 
-    env_steps: Array  # [] environment steps of each run so far
-    updates: Array  # [] updates of each run so far
+    env_steps: Array | int  # [] environment steps of each run so far
+    updates: Array | int  # [] updates of each run so far
     progress: Array | float = 0.0  # [] share of the schedule's horizon that is over, at most 1
 
 

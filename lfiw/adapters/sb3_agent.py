@@ -1,9 +1,10 @@
-"""What makes an off-policy agent with Stable-Baselines3's interface draw weighed batches."""
+"""What makes an off-policy agent with Stable-Baselines3's interface draw by another strategy, or
+weigh what it draws."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -13,69 +14,88 @@ from stable_baselines3.common.preprocessing import (
     preprocess_obs,
 )
 
-from lfiw.adapters.sb3_replay import draw_recent, numpy_seed
+from lfiw.adapters.sb3_replay import BufferDraws, Drawn, draw_recent, num_slots, numpy_seed
+from lfiw.adapters.strategies import STRATEGIES, as_replay, make_strategy
 from lfiw.adapters.torch import Lfiw, as_config
+from lfiw.errors import InputError
+from lfiw.replay import REPLAYS
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.settings import from_json, to_json
+from lfiw.types import Clock
 
 SEEDS = 2**32
 
 
-def make_estimator(model: Any, settings: dict[str, Any]) -> Lfiw:
-    estimator = Lfiw(
-        get_flattened_obs_dim(model.observation_space),
-        get_action_dim(model.action_space),
-        from_json(LfiwConfig, settings),
-        buffer_size=model.buffer_size,
-        seed=model.seed or 0,
-        device=model.replay_buffer.device,
-    )
-    estimator.env_steps = model.num_timesteps
-    return estimator
+def replay_settings(replay: Any, lfiw: LfiwConfig | None) -> dict[str, Any]:
+    """As JSON. LFIW is the default, and `lfiw` its settings."""
+    if replay is None or replay == "lfiw":
+        return to_json(as_config(lfiw))
+    if lfiw is not None:
+        raise InputError(
+            f"lfiw=... are the settings of replay='lfiw': leave out that or replay={replay!r}."
+        )
+    return to_json(as_replay(replay))
 
 
 class WeighedBuffer:
     """Stands before the agent's buffer while it trains."""
 
-    def __init__(self, agent: LfiwAgent, batch_size: int) -> None:
-        self.agent, self.batch_size, self.buffer = agent, batch_size, agent.replay_buffer
+    def __init__(self, agent: ReplayAgent, batch_size: int, updates: int) -> None:
+        self.agent, self.batch_size, self.updates = agent, batch_size, updates
+        self.buffer = agent.replay_buffer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.buffer, name)
 
     def sample(self, batch_size: int, env: Any = None) -> Any:
-        """The buffer's own sample, and a step of the ratio network for each minibatch of it."""
-        agent, lfiw, buffer = self.agent, self.agent.lfiw, self.buffer
+        """As the strategy draws, for each minibatch of it."""
+        agent = self.agent
+        batch_sizes = [len(part) for part in torch.empty(batch_size, 0).split(self.batch_size)]
+        clock = Clock(agent.num_timesteps, 0, 1 - agent._current_progress_remaining)
+        drawn = agent.draws.sample(self.buffer, batch_sizes, env, self.updates, clock)
+        self.updates -= len(batch_sizes)
+        if agent.lfiw is not None:
+            drawn = drawn._replace(weights=self.ratio_weights(agent.lfiw, drawn, env))
+        return agent.take(drawn)
+
+    def ratio_weights(self, lfiw: Lfiw, drawn: Drawn, env: Any) -> torch.Tensor:
+        """And a step of the ratio network for each minibatch."""
+        agent, buffer = self.agent, self.buffer
         lfiw.learning_rate = agent.critic_learning_rate()
-        samples = buffer.sample(batch_size, env=env)
         with numpy_seed(int(torch.randint(SEEDS, (), generator=lfiw.generator))):
-            recent = draw_recent(buffer, batch_size, lfiw.config.fast_size, env)
+            recent = draw_recent(buffer, len(drawn.weights), lfiw.config.fast_size, env)
         slow_size = buffer.size() * buffer.n_envs
         weights = [
             lfiw.weigh(slow, fast, slow_size)
             for slow, fast in zip(
-                agent.ratio_inputs(samples).split(self.batch_size),
+                agent.ratio_inputs(drawn.samples).split(self.batch_size),
                 agent.ratio_inputs(recent).split(self.batch_size),
                 strict=True,
             )
         ]
-        return agent.take_weights(samples, torch.cat(weights))
+        return torch.cat(weights)
 
 
-class LfiwAgent(OffPolicyAlgorithm):
+class ReplayAgent(OffPolicyAlgorithm):
     """Mixed in before an agent's class; its `learn`, `save` and `load` stay as they are.
 
-    The ratio network is saved as one more state dict of the agent, its settings as JSON.
+    The state of a strategy and the ratio network are saved as more state dicts of the agent,
+    settings as JSON.
     """
 
-    lfiw: Lfiw
+    gives_errors: ClassVar[bool] = True  # whether strategies learn of the critic's TD errors
+
+    draws: BufferDraws
+    lfiw: Lfiw | None
     replay_buffer: Any
 
-    def __init__(self, *args: Any, lfiw: LfiwConfig | None = None, **kwargs: Any) -> None:
-        self.lfiw_settings = to_json(as_config(lfiw))
+    def __init__(
+        self, *args: Any, replay: Any = None, lfiw: LfiwConfig | None = None, **kwargs: Any
+    ) -> None:
+        self.replay_settings = replay_settings(replay, lfiw)
         super().__init__(*args, **kwargs)
 
-    def take_weights(self, samples: Any, weights: torch.Tensor) -> Any:
+    def take(self, drawn: Drawn) -> Any:
         """Bring the weights to the critic; the samples as the agent shall see them."""
         raise NotImplementedError
 
@@ -92,40 +112,99 @@ class LfiwAgent(OffPolicyAlgorithm):
 
     def _setup_model(self) -> None:
         super()._setup_model()
-        self.lfiw = make_estimator(self, self.lfiw_settings)
+        own = self.__dict__
+        if "lfiw_settings" in own:  # of a file from before there were other strategies
+            self.replay_settings = own.pop("lfiw_settings")
+        if "replay" in own or isinstance(own.get("lfiw"), LfiwConfig):  # given to `load`
+            self.replay_settings = replay_settings(own.pop("replay", None), own.pop("lfiw", None))
+        self.lfiw, self.draws = make_parts(self, self.replay_settings, self.gives_errors)
 
     def _setup_learn(self, total_timesteps: int, *args: Any, **kwargs: Any) -> Any:
         total_timesteps, callback = super()._setup_learn(total_timesteps, *args, **kwargs)
-        end = self.lfiw.env_steps + total_timesteps - self.num_timesteps
-        warmup = self.lfiw.config.warmup_env_steps
+        if self.lfiw is not None:
+            self._warn_of_warmup(self.lfiw, total_timesteps)
+        return total_timesteps, callback
+
+    def _warn_of_warmup(self, lfiw: Lfiw, total_timesteps: int) -> None:
+        end = lfiw.env_steps + total_timesteps - self.num_timesteps
+        warmup = lfiw.config.warmup_env_steps
         if end <= warmup:
             warnings.warn(
                 f"Training ends after {end} environment steps, before LFIW's warm-up of {warmup}: "
                 f"this is plain uniform replay (lower warmup_env_steps of LfiwConfig).",
-                stacklevel=3,
+                stacklevel=4,
             )
-        return total_timesteps, callback
 
     def _on_step(self) -> None:
         super()._on_step()
-        self.lfiw.env_steps += self.n_envs
+        self.draws.new_rows += 1
+        if self.lfiw is not None:
+            self.lfiw.env_steps += self.n_envs
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
         buffer = self.replay_buffer
-        self.replay_buffer = WeighedBuffer(self, batch_size)
+        self.replay_buffer = WeighedBuffer(self, batch_size, gradient_steps)
         try:
             super().train(gradient_steps=gradient_steps, batch_size=batch_size)
         finally:
             self.replay_buffer = buffer
-        for name, value in self.lfiw.metrics().items():
-            self.logger.record(f"lfiw/{name}", value)
+        metrics = {f"replay/{name}": v for name, v in self.draws.strategy.metrics().items()}
+        if self.lfiw is not None:
+            metrics |= {f"lfiw/{name}": value for name, value in self.lfiw.metrics().items()}
+        for name, value in metrics.items():
+            self.logger.record(name, value)
+
+    def _own_states(self) -> list[str]:
+        """What is saved beside the agent; uniform draws leave no state."""
+        drawing = [] if self.draws.strategy.is_uniform else ["draws"]
+        return drawing if self.lfiw is None else [*drawing, "lfiw"]
 
     def set_parameters(self, load_path_or_dict: Any, *args: Any, **kwargs: Any) -> None:
-        """Parameters of the plain agent are taken too; the ratio network then starts anew."""
+        """Parameters of the plain agent are taken too; the strategy then starts anew."""
         if isinstance(load_path_or_dict, dict):
-            load_path_or_dict = {"lfiw": self.lfiw.state_dict(), **load_path_or_dict}
+            agent = {k: v for k, v in load_path_or_dict.items() if k not in ("draws", "lfiw")}
+            own = {
+                name: load_path_or_dict.get(name) or getattr(self, name).state_dict()
+                for name in self._own_states()
+            }
+            load_path_or_dict = own | agent
         super().set_parameters(load_path_or_dict, *args, **kwargs)
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         state_dicts, variables = super()._get_torch_save_params()
-        return [*state_dicts, "lfiw"], variables
+        return [*state_dicts, *self._own_states()], variables
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "draws", "lfiw"]
+
+
+def make_parts(
+    model: Any, settings: dict[str, Any], gives_errors: bool
+) -> tuple[Lfiw | None, BufferDraws]:
+    """The ratio network, where the settings are LFIW's, and what draws."""
+    config = from_json(REPLAYS[settings["name"]], settings)
+    if isinstance(config, LfiwConfig):
+        lfiw, drawing = make_estimator(model, config), config.over
+    else:
+        lfiw, drawing = None, config
+    if STRATEGIES[drawing.name].needs_errors and not gives_errors:
+        fit = [name for name, kind in STRATEGIES.items() if not kind.needs_errors]
+        raise InputError(
+            f"The compiled update of this {type(model).__name__} shows no TD errors, which "
+            f"replay={drawing.name!r} needs: it may be {', '.join(fit)} or lfiw."
+        )
+    strategy = make_strategy(drawing, num_slots(model.replay_buffer))
+    return lfiw, BufferDraws(strategy, seed=model.seed or 0)
+
+
+def make_estimator(model: Any, config: LfiwConfig) -> Lfiw:
+    estimator = Lfiw(
+        get_flattened_obs_dim(model.observation_space),
+        get_action_dim(model.action_space),
+        config,
+        buffer_size=model.buffer_size,
+        seed=model.seed or 0,
+        device=model.replay_buffer.device,
+    )
+    estimator.env_steps = model.num_timesteps
+    return estimator

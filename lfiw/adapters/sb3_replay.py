@@ -1,18 +1,23 @@
-"""The newest transitions of Stable-Baselines3's replay buffers, for its agents and SBX's.
+"""What is drawn from Stable-Baselines3's replay buffers, for its agents and SBX's.
 
-They are drawn by the buffer itself, so that they are normalised, stacked and relabelled just
-like the batch that they are compared with.
+A slot is a row and an environment. Samples are made by the buffer itself, so that they are
+normalised, stacked and relabelled as ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
+
+from lfiw.adapters.strategies import Draw, Order, Uniform
+from lfiw.types import Clock
 
 
 @contextmanager
@@ -51,3 +56,138 @@ def only_recent_episodes(buffer: HerReplayBuffer, window: int) -> Iterator[None]
         yield
     finally:
         buffer.ep_length = lengths
+
+
+def num_slots(buffer: ReplayBuffer) -> int:
+    return buffer.buffer_size * buffer.n_envs
+
+
+def drawable(buffer: ReplayBuffer) -> Order:
+    """The slots that the buffer itself would draw from."""
+    capacity, head = num_slots(buffer), buffer.pos * buffer.n_envs
+    if isinstance(buffer, HerReplayBuffer):
+        over = buffer.ep_length.reshape(-1) > 0
+        newest_first = [np.flatnonzero(over[:head])[::-1], head + np.flatnonzero(over[head:])[::-1]]
+        listed = torch.from_numpy(np.concatenate(newest_first))
+        return Order(capacity, head, len(listed), listed)
+    # Where an observation is stored once, the oldest row has lost its own to the newest.
+    lost = buffer.optimize_memory_usage and buffer.full
+    return Order(capacity, head, (buffer.size() - lost) * buffer.n_envs)
+
+
+def samples_at(buffer: ReplayBuffer, slots: np.ndarray, env: Any) -> Any:
+    """The buffer's samples of these slots, in their order."""
+    rows, envs = np.divmod(slots, buffer.n_envs)
+    if isinstance(buffer, HerReplayBuffer):
+        num_real = len(slots) - int(buffer.her_ratio * len(slots))
+        real, relabelled = slice(num_real), slice(num_real, None)
+        return joined(
+            [
+                buffer._get_real_samples(rows[real], envs[real], env),
+                buffer._get_virtual_samples(rows[relabelled], envs[relabelled], env),
+            ]
+        )
+    if buffer.n_envs == 1:
+        return buffer._get_samples(rows, env=env)
+    # The buffer chooses environments by itself: each time it is given one alone.
+    parts = [
+        of_environment(buffer, index)._get_samples(rows[envs == index], env=env)
+        for index in np.unique(envs)
+    ]
+    places = torch.from_numpy(np.argsort(np.argsort(envs, kind="stable")))
+    return joined(parts, places.to(buffer.device))
+
+
+def of_environment(buffer: ReplayBuffer, index: int) -> ReplayBuffer:
+    """A buffer over the same memory, for one of its environments."""
+
+    def part(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: part(own) for key, own in value.items()}
+        if isinstance(value, np.ndarray) and value.shape[:2] == shape:
+            return value[:, index : index + 1]
+        return value
+
+    shape = (buffer.buffer_size, buffer.n_envs)
+    alone = copy.copy(buffer)
+    alone.__dict__ = {name: part(value) for name, value in vars(buffer).items()}
+    alone.n_envs = 1
+    return alone
+
+
+def joined(parts: Sequence[Any], places: Any = slice(None)) -> Any:
+    """Samples one after the other, then reordered."""
+
+    def join(values: Sequence[Any]) -> Any:
+        if isinstance(values[0], dict):
+            return {key: join([own[key] for own in values]) for key in values[0]}
+        return None if values[0] is None else torch.cat(values)[places]
+
+    return type(parts[0])(*map(join, zip(*parts, strict=True)))
+
+
+class Drawn(NamedTuple):
+    samples: Any
+    slots: torch.Tensor | None  # None: not needed
+    weights: torch.Tensor
+
+
+class BufferDraws:
+    """Draws from a buffer by a strategy, with a random generator of its own."""
+
+    def __init__(self, strategy: Uniform, seed: int) -> None:
+        self.strategy = strategy
+        self.generator = torch.Generator().manual_seed(seed)
+        self.updates = 0
+        self.pos, self.size = 0, 0  # of the buffer's rows, when they were last looked at
+        self.new_rows = 0  # since then, as far as the agent itself added them
+
+    def written(self, buffer: ReplayBuffer) -> torch.Tensor:
+        """The slots that were written since the last call, oldest first."""
+        count = (buffer.pos - self.pos) % buffer.buffer_size
+        filled_up = self.size < buffer.size() == buffer.buffer_size and buffer.pos >= self.pos
+        if buffer.size() < self.size:  # another buffer, or an emptied one
+            self.strategy.reset()
+            count = buffer.size()
+        elif filled_up or self.new_rows >= buffer.buffer_size:
+            count = buffer.buffer_size
+        self.pos, self.size, self.new_rows = buffer.pos, buffer.size(), 0
+        ages = torch.arange(count * buffer.n_envs - 1, -1, -1)
+        return (buffer.pos * buffer.n_envs - 1 - ages) % num_slots(buffer)
+
+    def sample(
+        self, buffer: ReplayBuffer, batch_sizes: Sequence[int], env: Any, updates: int, clock: Clock
+    ) -> Drawn:
+        """One batch after the other; `updates` of them will come before the next step."""
+        order = drawable(buffer)
+        if self.strategy.is_uniform or not order.size:  # the buffer says why it cannot
+            samples = buffer.sample(sum(batch_sizes), env=env)
+            return Drawn(samples, None, torch.ones(sum(batch_sizes), device=buffer.device))
+        self.strategy.add(self.written(buffer), order, updates)
+        draws, samples = [], []
+        for count in batch_sizes:
+            noise = self.strategy.noise(count, self.generator)
+            draw = self.strategy.sample(noise, order, clock._replace(updates=self.updates))
+            self.updates += 1
+            draws.append(draw)
+            samples.append(samples_at(buffer, draw.slots.numpy(), env))
+        slots, weights = Draw(*map(torch.cat, zip(*draws, strict=True)))
+        together = samples[0] if len(samples) == 1 else joined(samples)
+        return Drawn(together, slots, weights.to(buffer.device))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "strategy": self.strategy.state_dict(),
+            "capacity": self.strategy.capacity,
+            "generator": self.generator.get_state(),
+            "updates": self.updates,
+            "pos": self.pos,
+            "size": self.size,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
+        self.generator.set_state(state["generator"].cpu())
+        self.updates = state["updates"]
+        if state["capacity"] == self.strategy.capacity:  # else its slots are not these
+            self.strategy.load_state_dict(state["strategy"])
+            self.pos, self.size = state["pos"], state["size"]

@@ -1,4 +1,5 @@
-"""LFIW for SBX (Stable-Baselines3 in jax): `from lfiw.adapters.sbx import SAC, TD3`.
+"""LFIW and other strategies for SBX (Stable-Baselines3 in jax): `from lfiw.adapters.sbx import
+SAC, TD3`.
 
 SBX's compiled `train` hands the sampled actions to the critic's update alone, so the weights
 travel as their last column. The update itself is SBX's; only the gradient of its Q-values is
@@ -21,7 +22,8 @@ import jax  # noqa: E402
 import sbx  # noqa: E402
 import torch  # noqa: E402
 
-from lfiw.adapters.sb3_agent import LfiwAgent  # noqa: E402
+from lfiw.adapters.sb3_agent import ReplayAgent  # noqa: E402
+from lfiw.adapters.sb3_replay import Drawn  # noqa: E402
 
 
 @jax.custom_vjp
@@ -55,11 +57,14 @@ def weighted(update_critic: Callable[..., Any]) -> Callable[..., Any]:
     return update
 
 
-class WeightColumn(LfiwAgent):
+class WeightColumn(ReplayAgent):
+    gives_errors = False
+
     def critic_learning_rate(self) -> float:
         return self.initial_qf_learning_rate or super().critic_learning_rate()
 
-    def take_weights(self, samples: Any, weights: torch.Tensor) -> Any:
+    def take(self, drawn: Drawn) -> Any:
+        samples, _, weights = drawn
         return samples._replace(actions=torch.cat([samples.actions, weights[:, None]], dim=1))
 
 

@@ -1,0 +1,427 @@
+"""The replay strategies of `lfiw.replay` in torch, for agents whose transitions another library
+stores: each the twin of the jax one, whose settings and name it has.
+
+A strategy knows slots, not transitions. It hears which were written and draws by age or priority;
+the library's own buffer hands out what is in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from lfiw.adapters.versions import require
+from lfiw.errors import InputError
+from lfiw.replay import REPLAYS
+from lfiw.replay.inverse_age import STRIPS, TABLE, InverseAgeNoise
+from lfiw.replay.lap import MIN_ERROR
+from lfiw.replay.priorities import MAX_ERROR
+from lfiw.replay.recency import BLOCK, MIN_DECAY, RecencyNoise
+from lfiw.replay.sum_tree import BRANCHING
+from lfiw.settings import check_ranges, conformed
+from lfiw.types import Clock, anneal
+
+require("lfiw.adapters", "torch")
+
+import torch  # noqa: E402
+from torch import Generator, Tensor  # noqa: E402
+
+BITS = 2**32
+BELOW_ONE = 1 - 2.0**-52
+
+
+class Order(NamedTuple):
+    """The slots that can be drawn, by age: 0 is the newest. They are the newest `size` of a ring
+    that is written next at `head`, unless they are listed."""
+
+    capacity: int
+    head: int
+    size: int
+    listed: Tensor | None = None  # [size] newest first
+
+    def slots(self, ages: Tensor) -> Tensor:
+        if self.listed is not None:
+            return self.listed[ages]
+        return (self.head - 1 - ages) % self.capacity
+
+    def contains(self, slots: Tensor) -> Tensor:
+        if self.listed is not None:
+            return self.mask()[slots]
+        return (self.head - 1 - slots) % self.capacity < self.size
+
+    def mask(self) -> Tensor:
+        mask = torch.zeros(self.capacity, dtype=torch.bool)
+        mask[self.slots(torch.arange(self.size))] = True
+        return mask
+
+
+class Draw(NamedTuple):
+    slots: Tensor  # [B]
+    weights: Tensor  # [B] multiply the critic's loss
+
+
+def unit(slots: Tensor) -> Draw:
+    return Draw(slots, torch.ones(len(slots)))
+
+
+def bits(count: int, generator: Generator) -> Tensor:
+    return torch.randint(BITS, (count,), generator=generator)
+
+
+def uniforms(shape: Sequence[int], generator: Generator) -> Tensor:
+    return torch.rand(shape, generator=generator, dtype=torch.float64)
+
+
+def recent_slots(noise: Tensor, order: Order, window: int) -> Tensor:
+    return order.slots(noise % min(max(window, 1), order.size))
+
+
+class Uniform:
+    """And what the other strategies change in it.
+
+    All randomness is in `noise`; `sample` is a function of state, noise, order and clock.
+    """
+
+    is_uniform: ClassVar[bool] = True  # the library draws such batches itself
+    needs_errors: ClassVar[bool] = False
+    has_huber_loss: ClassVar[bool] = False  # in place of the critics' squares
+
+    def __init__(self, config: Any, capacity: int) -> None:
+        self.config, self.capacity = config, capacity
+        self.trace: dict[str, Any] = {}
+
+    def add(self, written: Tensor, order: Order, updates: int) -> None:
+        """Slots that were written since the last call, oldest first; `updates` will follow."""
+
+    def reset(self) -> None:
+        """Every slot is empty again."""
+
+    def noise(self, count: int, generator: Generator) -> Any:
+        return bits(count, generator)
+
+    def sample(self, noise: Any, order: Order, clock: Clock) -> Draw:
+        return unit(recent_slots(noise, order, order.size))
+
+    def feedback(self, slots: Tensor, td_errors: Tensor) -> None:
+        """TD errors [critics, B] of what was drawn."""
+
+    def emphasis(self, td_errors: Tensor) -> Tensor:
+        """What multiplies each critic's losses [critics, B]."""
+        return torch.ones_like(td_errors)
+
+    def metrics(self) -> dict[str, float]:
+        """Of the last sample."""
+        return {name: float(value) for name, value in self.trace.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain tensors and numbers."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+class Ere(Uniform):
+    is_uniform = False
+
+    def window(self, clock: Clock) -> float:
+        """c_k = max(N eta^(1000 k / K), c_min) for update k = 1..K of the cycle."""
+        config = self.config
+        eta = anneal(config.eta, config.eta_end, clock)
+        position = (clock.updates % config.cycle_updates + 1) / config.cycle_updates
+        return max(self.capacity * float(eta) ** (1000 * float(position)), config.min_window)
+
+    def sample(self, noise: Tensor, order: Order, clock: Clock) -> Draw:
+        window = min(self.window(clock), order.size)
+        self.trace = {"window": window}
+        return unit(recent_slots(noise, order, int(window)))
+
+
+def geometric(uniforms: Tensor, count: Tensor | int, decay: float) -> Tensor:
+    """Real numbers x in [0, count] whose whole part k has P(k) ~ exp(-decay k)."""
+    reach = torch.expm1(-decay * torch.as_tensor(count, dtype=uniforms.dtype))
+    return -torch.log1p(uniforms * reach) / decay
+
+
+def recent_ages(noise: RecencyNoise, size: int, rate: float, floor: float) -> Tensor:
+    """Ages [B] in 0..size-1 with P(k) ~ max(floor, (1 - rate)^k)."""
+    part, block, within, flat = (torch.as_tensor(values) for values in noise)
+    decay = max(-math.log1p(-rate), MIN_DECAY)
+    # Ages below `crossing` decay.
+    crossing = size if floor == 0 else int(min(-math.log(floor) / decay + 1, size))
+    decaying_mass = math.expm1(-decay * crossing) / math.expm1(-decay)
+    flat_mass = floor * (size - crossing)
+
+    # A geometric series is one again within each block, of which the last may be shorter.
+    last = (crossing - 1) // BLOCK
+    blocks = (geometric(block, crossing, decay) / BLOCK).long()
+    start = blocks.clamp(max=last) * BLOCK
+    length = (crossing - start).clamp(max=BLOCK)
+    decaying = start + torch.minimum(geometric(within, length, decay).long(), length - 1)
+
+    at_floor = (crossing + flat % max(size - crossing, 1)).clamp(max=size - 1)
+    return torch.where(part * (decaying_mass + flat_mass) < decaying_mass, decaying, at_floor)
+
+
+class Recency(Uniform):
+    is_uniform = False
+
+    def noise(self, count: int, generator: Generator) -> RecencyNoise:
+        part, block, within = uniforms((3, count), generator)
+        return RecencyNoise(part, block, within, bits(count, generator))
+
+    def sample(self, noise: RecencyNoise, order: Order, clock: Clock) -> Draw:
+        ages = recent_ages(noise, order.size, self.config.rate, self.config.floor)
+        return unit(order.slots(ages))
+
+
+def inverse_ages(noise: InverseAgeNoise, size: int, offset: float) -> Tensor:
+    """Ages [B] in 0..size-1 with P(k) ~ 1 / (k + offset)."""
+    part, age, within = (torch.as_tensor(values) for values in noise)
+    running = (1 / (torch.arange(min(TABLE, size), dtype=part.dtype) + offset)).cumsum(0)
+    first = TABLE + offset - 0.5  # where the closed form begins
+    tail_mass = math.log(max((size + offset - 0.5) / first, 1.0))
+    head_mass = running[-1]
+
+    head = torch.searchsorted(running, age * head_mass, right=True)
+    width = tail_mass / STRIPS
+    start = torch.exp(torch.floor(age * STRIPS) * width)
+    tail = (first * start * torch.exp(within * width) - offset + 0.5).long()
+    drawn = torch.where(part * (head_mass + tail_mass) < head_mass, head, tail)
+    return drawn.clamp(max=size - 1)
+
+
+class InverseAge(Uniform):
+    is_uniform = False
+
+    def noise(self, count: int, generator: Generator) -> InverseAgeNoise:
+        return InverseAgeNoise(*uniforms((3, count), generator))
+
+    def sample(self, noise: InverseAgeNoise, order: Order, clock: Clock) -> Draw:
+        return unit(order.slots(inverse_ages(noise, order.size, self.config.offset)))
+
+
+class Cer(Uniform):
+    is_uniform = False
+    waiting = 0  # of the last slots, how many no batch had as its newest yet
+
+    def add(self, written: Tensor, order: Order, updates: int) -> None:
+        if len(written):
+            # Each gets its turn; where updates are fewer than steps, the newest do.
+            self.waiting = min(len(written), updates)
+
+    def reset(self) -> None:
+        self.waiting = 0
+
+    def sample(self, noise: Tensor, order: Order, clock: Clock) -> Draw:
+        slots = recent_slots(noise, order, order.size)
+        self.waiting = max(self.waiting - 1, 0)
+        slots[0] = order.slots(torch.tensor(min(self.waiting, order.size - 1)))
+        return unit(slots)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"waiting": self.waiting}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.waiting = state["waiting"]
+
+
+class SumTree:
+    """Priorities of slots, and the sums of BRANCHING of them, and of their sums."""
+
+    def __init__(self, leaves: Tensor) -> None:
+        self.levels = [leaves.new_zeros(-(-len(leaves) // BRANCHING) * BRANCHING)]
+        self.levels[0][: len(leaves)] = leaves
+        while len(self.levels[0]) > BRANCHING:
+            sums = self.levels[0].view(-1, BRANCHING).sum(dim=1)
+            above = sums.new_zeros(-(-len(sums) // BRANCHING) * BRANCHING)
+            above[: len(sums)] = sums
+            self.levels.insert(0, above)
+
+    @property
+    def leaves(self) -> Tensor:
+        return self.levels[-1]
+
+    def total(self) -> Tensor:
+        return self.levels[0].sum()
+
+    def set(self, slots: Tensor, priorities: Tensor) -> None:
+        """Of duplicates the largest wins. Sums are taken anew, so that no errors pile up."""
+        self.leaves[slots] = 0.0
+        self.leaves.scatter_reduce_(0, slots, priorities.double(), "amax")
+        for above, below in zip(self.levels[-2::-1], self.levels[:0:-1], strict=True):
+            slots = slots // BRANCHING
+            above[slots] = below.view(-1, BRANCHING)[slots].sum(dim=1)
+
+    def find(self, uniforms: Tensor) -> Tensor:
+        """Slots [B] for uniforms [B] in [0, 1); a zero priority is never drawn."""
+        remaining = uniforms * self.total()
+        nodes = torch.zeros(len(uniforms), dtype=torch.int64)
+        for level in self.levels:
+            values = level.view(-1, BRANCHING)[nodes]
+            running = values.cumsum(dim=1)
+            # Rounding may leave `remaining` at or past the end: then the last drawable child.
+            remaining = torch.minimum(remaining, running[:, -1] * BELOW_ONE)
+            child = torch.searchsorted(running, remaining[:, None], right=True)[:, 0]
+            before = (running - values).gather(1, child[:, None])[:, 0]
+            remaining = (remaining - before).clamp(min=0.0)
+            nodes = nodes * BRANCHING + child
+        return nodes
+
+
+def larger_error(td_errors: Tensor) -> Tensor:
+    """The largest of the critics' absolute errors [critics, B]; finite."""
+    errors = td_errors.abs().amax(dim=0).double()
+    return errors.nan_to_num(nan=0.0, posinf=MAX_ERROR).clamp(max=MAX_ERROR)
+
+
+class Prioritised(Uniform):
+    """Draws in proportion to priorities; what is new enters with the largest so far."""
+
+    is_uniform = False
+    needs_errors = True
+
+    def __init__(self, config: Any, capacity: int) -> None:
+        super().__init__(config, capacity)
+        self.max_priority = 1.0
+        self.reset()
+
+    def reset(self) -> None:
+        self.tree = SumTree(torch.zeros(self.capacity, dtype=torch.float64))
+
+    def priorities(self, errors: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def add(self, written: Tensor, order: Order, updates: int) -> None:
+        """What cannot be drawn has no priority, and enters once it can."""
+        if order.listed is None:
+            behind = torch.arange(order.size, min(order.size + len(written), self.capacity))
+            changed = torch.cat([order.slots(behind), written])
+            drawable = order.contains(changed)
+        else:
+            self.tree.set(written, torch.zeros(len(written)))
+            mask = order.mask()
+            changed = torch.nonzero(mask != (self.tree.leaves[: self.capacity] > 0))[:, 0]
+            drawable = mask[changed]
+        if len(changed):
+            self.tree.set(changed, drawable * self.max_priority)
+
+    def noise(self, count: int, generator: Generator) -> Tensor:
+        return uniforms((count,), generator)
+
+    def sample(self, noise: Any, order: Order, clock: Clock) -> Draw:
+        self.trace = {"mean_priority": self.tree.total() / order.size}
+        return unit(self.find(noise, order))
+
+    def find(self, noise: Any, order: Order) -> Tensor:
+        return self.tree.find(noise)
+
+    def feedback(self, slots: Tensor, td_errors: Tensor) -> None:
+        priorities = self.priorities(larger_error(td_errors).cpu())
+        self.tree.set(slots, priorities)
+        self.max_priority = max(self.max_priority, priorities.max().item())
+
+    def metrics(self) -> dict[str, float]:
+        return {**super().metrics(), "max_priority": self.max_priority}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"priorities": self.tree.leaves.clone(), "max_priority": self.max_priority}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.tree = SumTree(state["priorities"].cpu()[: self.capacity])
+        self.max_priority = state["max_priority"]
+
+
+def importance_weights(probabilities: Tensor, size: int, beta: float) -> Tensor:
+    """(N P(i))^-beta, divided by the largest of the batch."""
+    log_weights = -beta * torch.log(size * probabilities)
+    return torch.exp(log_weights - log_weights.max()).float()
+
+
+class Per(Prioritised):
+    def priorities(self, errors: Tensor) -> Tensor:
+        return (errors + self.config.epsilon) ** self.config.alpha
+
+    def sample(self, noise: Tensor, order: Order, clock: Clock) -> Draw:
+        slots = super().sample(noise, order, clock).slots
+        probabilities = self.tree.leaves[slots] / self.tree.total()
+        beta = float(anneal(self.config.beta, self.config.beta_end, clock))
+        weights = importance_weights(probabilities, order.size, beta)
+        self.trace |= {"beta": beta, "is_weight_mean": weights.mean()}
+        return Draw(slots, weights)
+
+
+def lap_priorities(errors: Tensor, alpha: float) -> Tensor:
+    return errors.clamp(min=MIN_ERROR) ** alpha
+
+
+class Lap(Prioritised):
+    has_huber_loss = True
+
+    def priorities(self, errors: Tensor) -> Tensor:
+        return lap_priorities(errors, self.config.alpha)
+
+
+class FadedPer(Lap):
+    def noise(self, count: int, generator: Generator) -> Tensor:
+        return uniforms((2, count), generator)
+
+    def find(self, noise: Tensor, order: Order) -> Tensor:
+        """The floor's share of all priorities, or what the newest have above it."""
+        config = self.config
+        fading = torch.arange(min(config.fade_steps, order.size))
+        slots = order.slots(fading)
+        above_floor = config.floor ** (fading.double() / config.fade_steps) - config.floor
+        newest = SumTree(self.tree.leaves[slots] * above_floor)
+        floor_mass, newest_mass = config.floor * self.tree.total(), newest.total()
+        part, place = noise
+        return torch.where(
+            part * (floor_mass + newest_mass) < floor_mass,
+            self.tree.find(place),
+            slots[newest.find(place).clamp(max=len(slots) - 1)],
+        )
+
+
+class Pal(Uniform):
+    needs_errors = True
+    has_huber_loss = True
+
+    def emphasis(self, td_errors: Tensor) -> Tensor:
+        alpha = self.config.alpha
+        mean = lap_priorities(larger_error(td_errors), alpha).mean()
+        each = lap_priorities(larger_error(td_errors[None]), alpha)
+        return (each / mean).to(td_errors.dtype)
+
+
+STRATEGIES: dict[str, type[Uniform]] = {
+    "uniform": Uniform,
+    "per": Per,
+    "ere": Ere,
+    "recency": Recency,
+    "inverse-age": InverseAge,
+    "cer": Cer,
+    "lap": Lap,
+    "pal": Pal,
+    "faded-per": FadedPer,
+}
+
+
+def make_strategy(config: Any, capacity: int) -> Uniform:
+    return STRATEGIES[config.name](config, capacity)
+
+
+def as_replay(replay: Any) -> Any:
+    """The settings of a strategy that is given by its name or by them, checked."""
+    if isinstance(replay, str):
+        if replay not in REPLAYS:
+            raise InputError(f"Unknown replay {replay!r}; it may be {', '.join(REPLAYS)}.")
+        return REPLAYS[replay]()
+    if type(replay) not in [REPLAYS[name] for name in REPLAYS]:
+        raise InputError(
+            f"A replay is named ({', '.join(REPLAYS)}) or given by its settings, such as "
+            f"LapConfig(alpha=0.4), not {replay!r}."
+        )
+    config = conformed(replay)
+    check_ranges(config)
+    return config

@@ -1,0 +1,145 @@
+"""The strategies in torch, against those in jax on the same noise."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+torch = pytest.importorskip(
+    "torch", reason="PyTorch is not installed; `make test-adapters` brings it."
+)
+
+from programs import make_context, random_rows  # noqa: E402
+
+from lfiw.adapters.strategies import (  # noqa: E402
+    STRATEGIES,
+    Order,
+    SumTree,
+    as_replay,
+    make_strategy,
+)
+from lfiw.errors import InputError  # noqa: E402
+from lfiw.replay import REPLAYS, make_replay  # noqa: E402
+from lfiw.replay.cer import CerConfig  # noqa: E402
+from lfiw.replay.ere import EreConfig  # noqa: E402
+from lfiw.replay.faded_per import FadedPerConfig  # noqa: E402
+from lfiw.replay.inverse_age import InverseAgeConfig  # noqa: E402
+from lfiw.replay.lap import LapConfig  # noqa: E402
+from lfiw.replay.pal import PalConfig  # noqa: E402
+from lfiw.replay.per import PerConfig  # noqa: E402
+from lfiw.replay.recency import RecencyConfig  # noqa: E402
+from lfiw.replay.uniform import UniformConfig  # noqa: E402
+from lfiw.types import Clock, EnvSpec  # noqa: E402
+
+SPEC = EnvSpec(obs_size=1, action_size=1)
+CAPACITY, BATCH = 700, 256
+
+CONFIGS = [
+    UniformConfig(),
+    PerConfig(alpha=0.7, beta=0.3, beta_end=0.9),
+    EreConfig(eta=0.99, eta_end=0.999, min_window=20, cycle_updates=7),
+    RecencyConfig(rate=0.01, floor=0.2),
+    RecencyConfig(rate=1e-3, floor=0.0),
+    InverseAgeConfig(offset=3.0),
+    CerConfig(),
+    LapConfig(alpha=0.5),
+    PalConfig(alpha=0.5),
+    FadedPerConfig(alpha=0.5, floor=0.3, fade_steps=150),
+]
+
+
+def as_torch(noise: Any) -> Any:
+    """Bits as integers that torch can divide; uniforms keep their precision."""
+
+    def convert(values: jax.Array) -> Any:
+        array = np.array(values)
+        return torch.from_numpy(array.astype(np.int64) if array.dtype == np.uint32 else array)
+
+    return jax.tree.map(convert, noise)
+
+
+def test_every_strategy_has_its_twin() -> None:
+    assert {*STRATEGIES, "lfiw"} == set(REPLAYS) == {config.name for config in CONFIGS} | {"lfiw"}
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=repr)
+def test_torch_equals_jax(config: Any) -> None:
+    """Slots, weights, priorities and emphasis over some updates, also when the ring has come
+    round."""
+    context = make_context(SPEC, CAPACITY, batch_size=BATCH)
+    theirs, ours = make_replay(config, context), make_strategy(config, CAPACITY)
+    state = theirs.init(jax.random.key(0))
+    draw_errors = np.random.default_rng(0)
+    written = drawn_together = 0
+    for update, count in enumerate([300, 1, 3, 0, 500, 2, 0, 0]):
+        if count:
+            state = theirs.add(state, random_rows(update, count, SPEC))
+        written += count
+        order = Order(CAPACITY, written % CAPACITY, min(written, CAPACITY))
+        ours.add(torch.arange(written - count, written) % CAPACITY, order, updates=count)
+
+        clock = Clock(written, update, update / 10)
+        noise = theirs.draw(jax.random.key(update))
+        on_device = Clock(*(jnp.asarray(value) for value in clock))
+        state, sample, _ = theirs.sample(state, noise, on_device)
+        draw = ours.sample(as_torch(noise), order, clock)
+        drawn_together += np.mean(np.asarray(sample.slots) == draw.slots.numpy())
+        np.testing.assert_allclose(draw.weights, sample.weights, rtol=1e-4)
+
+        errors = draw_errors.standard_cauchy((2, BATCH)).astype(np.float32)
+        errors[0, 0] = np.nan if update == 1 else np.inf if update == 2 else 0.0
+        state = theirs.feedback(state, sample, jnp.asarray(errors))
+        ours.feedback(torch.tensor(np.array(sample.slots)).long(), torch.tensor(errors))
+        emphasis = np.broadcast_to(theirs.td_loss.emphasis(jnp.asarray(errors)), errors.shape)
+        np.testing.assert_allclose(ours.emphasis(torch.tensor(errors)), emphasis, rtol=1e-5)
+        if hasattr(ours, "tree"):
+            np.testing.assert_allclose(ours.tree.leaves, state.tree[-1], rtol=1e-5)
+            assert ours.max_priority == pytest.approx(float(state.max_priority), rel=1e-5)
+    # float32 and float64 round some draws to neighbours.
+    assert drawn_together / 8 > 0.997
+    losses = [theirs.td_loss.of_errors(jnp.float32(error)) for error in (0.5, 3.0)]
+    assert losses == ([0.125, 2.5] if ours.has_huber_loss else [0.25, 9.0])
+
+
+def test_tree_by_hand() -> None:
+    """Priorities 1, 0, 2 and 5 of 8: their shares end at 1/8, 3/8 and 1."""
+    tree = SumTree(torch.tensor([1.0, 0.0, 2.0, 5.0], dtype=torch.float64))
+    points = torch.tensor([0.0, 0.12, 0.13, 0.37, 0.38, 0.99], dtype=torch.float64)
+    assert tree.find(points).tolist() == [0, 0, 2, 2, 3, 3]
+    tree.set(torch.tensor([3, 3, 0]), torch.tensor([0.5, 1.0, 0.0]))
+    assert tree.leaves[:4].tolist() == [0, 0, 2, 1]  # of duplicates the largest
+    assert tree.find(points).tolist() == [2, 2, 2, 2, 2, 3]
+
+
+def test_sums_of_a_large_tree() -> None:
+    """300,000 slots on three levels: a slot's share is found from its own running sum."""
+    leaves = torch.rand(300_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    tree = SumTree(torch.zeros_like(leaves))
+    tree.set(torch.arange(300_000), leaves)
+    running = leaves.cumsum(0)
+    slots = torch.tensor([0, 127, 128, 16_383, 16_384, 299_999])
+    middle = (running[slots] - leaves[slots] / 2) / running[-1]
+    assert torch.equal(tree.find(middle), slots)
+
+
+def test_a_slot_enters_when_it_can_be_drawn() -> None:
+    """Slots 0 to 3 are written, of which 1 and 3 can be drawn; then 1 is written anew."""
+    lap = make_strategy(LapConfig(alpha=1.0), 6)
+    lap.add(torch.arange(4), Order(6, 4, 2, torch.tensor([3, 1])), 1)
+    assert lap.tree.leaves[:6].tolist() == [0, 1, 0, 1, 0, 0]
+    lap.feedback(torch.tensor([1, 3]), torch.tensor([[2.0, 4.0], [3.0, 0.0]]))
+    assert lap.tree.leaves[:6].tolist() == [0, 3, 0, 4, 0, 0]
+    lap.add(torch.tensor([1]), Order(6, 2, 3, torch.tensor([1, 0, 2])), 1)
+    assert lap.tree.leaves[:6].tolist() == [4, 4, 4, 0, 0, 0]  # 3 can no longer be drawn
+
+
+def test_bad_input_gets_a_sentence() -> None:
+    with pytest.raises(InputError, match="Unknown replay 'lapp'; it may be uniform, per, ere"):
+        as_replay("lapp")
+    with pytest.raises(InputError, match=r"or given by its settings, such as .*, not 3"):
+        as_replay(3)
+    with pytest.raises(InputError, match="alpha must be at most 1"):
+        as_replay(LapConfig(alpha=2))
+    assert as_replay("lap") == LapConfig()
