@@ -126,6 +126,19 @@ LOOKS = tuple(
 STRATEGIES = {"uniform": LOOKS[1], "per": LOOKS[2], "ere": LOOKS[3], "lfiw": LOOKS[0]}
 
 
+# Of strategies whose names are words; the others are abbreviations.
+WORDS = {
+    "uniform": "uniform",
+    "recency": "recency",
+    "inverse-age": "1/age",
+    "faded-per": "faded PER",
+}
+
+
+def strategy_title(replay: str) -> str:
+    return WORDS.get(replay, replay.upper())
+
+
 def looks(strategies: Iterable[str]) -> dict[str, Look]:
     """The look of each strategy, a kind with its label: that of the paper's four is the same in
     every picture, the others have the next ones in their order."""

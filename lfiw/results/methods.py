@@ -18,7 +18,7 @@ import numpy as np
 
 from lfiw.errors import Damaged, InputError, NothingYet
 from lfiw.plain_files import read_lines
-from lfiw.results.catalogue import ENV_STEPS, STRATEGIES, family_of
+from lfiw.results.catalogue import ENV_STEPS, STRATEGIES, family_of, strategy_title
 from lfiw.results.curves import Curves, column, make_curves, rows_by_seed
 from lfiw.results.processes import map_in_processes
 from lfiw.runs.config_file import read_config_file
@@ -115,12 +115,12 @@ class Method:
     def strategy_title(self) -> str:
         if not self.replay:
             return self.curves.strategy
-        kind = "uniform" if self.replay == "uniform" else self.replay.upper()
-        return _labelled(kind, self.label)
+        return _labelled(strategy_title(self.replay), self.label)
 
 
 def method_title(agent: str, replay: str, label: str = "") -> str:
-    plain = agent.upper() if replay == "uniform" else f"{agent.upper()} + {replay.upper()}"
+    strategy = "" if replay == "uniform" else f" + {strategy_title(replay)}"
+    plain = agent.upper() + strategy
     return _labelled(plain, label)
 
 
