@@ -18,6 +18,9 @@ from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
 
 from lfiw import LfiwConfig  # noqa: E402
 from lfiw.adapters import sbx as adapted  # noqa: E402
+from lfiw.errors import InputError  # noqa: E402
+from lfiw.replay.ere import EreConfig  # noqa: E402
+from lfiw.types import Clock  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Training ends after")
 
@@ -180,3 +183,28 @@ def test_solves_pendulum(name: str) -> None:
         lambda steps: model.learn(steps, reset_num_timesteps=False),
         lambda obs: model.predict(obs, deterministic=True)[0],
     )
+
+
+@pytest.mark.parametrize("name", ["uniform", "ere", "recency", "inverse-age", "cer"])
+def test_strategies_that_draw_by_age(name: str) -> None:
+    model = make(adapted.SAC, replay=name).learn(170)
+    assert model.lfiw is None and model.draws.strategy.config.name == name
+    assert model.draws.updates == (0 if name == "uniform" else model._n_updates)
+    assert model._n_updates > 0
+
+
+def test_each_minibatch_has_a_window_of_its_own() -> None:
+    """ERE: 400 slots times 0.99^(1000 k / 4) are 32, 2, ... in a cycle of four updates, and at
+    least 5 are left; the four minibatches are drawn at once."""
+    config = EreConfig(eta=0.99, eta_end=0.99, min_window=5, cycle_updates=4)
+    model = make(adapted.SAC, replay=config).learn(150)
+    drawn = model.draws.sample(
+        model.replay_buffer, [500] * 4, None, 4, Clock(env_steps=150, updates=0, progress=0.0)
+    )
+    ages = (model.replay_buffer.pos - 1 - drawn.slots.reshape(4, 500)) % 400
+    assert [len(set(part.tolist())) for part in ages] == [32, 5, 5, 5]
+
+
+def test_strategies_that_need_td_errors_are_refused() -> None:
+    with pytest.raises(InputError, match="shows no TD errors, which replay='lap' needs: it may be"):
+        make(adapted.SAC, replay="lap")

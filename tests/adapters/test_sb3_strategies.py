@@ -1,0 +1,449 @@
+"""Stable-Baselines3's agents with the other strategies: what is drawn and what is learned."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pendulum
+import pytest
+from scipy.stats import chisquare
+
+sb3 = pytest.importorskip(
+    "stable_baselines3",
+    reason="Stable-Baselines3 is not installed; `make test-adapters` brings it.",
+)
+sb3_contrib = pytest.importorskip(
+    "sb3_contrib", reason="Stable-Baselines3 is not installed; `make test-adapters` brings it."
+)
+
+import stable_baselines3.sac.sac as sac_module  # noqa: E402
+import stable_baselines3.td3.td3 as td3_module  # noqa: E402
+import torch  # noqa: E402
+from stable_baselines3.common.buffers import (  # noqa: E402
+    DictReplayBuffer,
+    NStepReplayBuffer,
+    ReplayBuffer,
+)
+from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
+from stable_baselines3.common.envs import BitFlippingEnv, SimpleMultiObsEnv  # noqa: E402
+from stable_baselines3.common.vec_env import VecNormalize  # noqa: E402
+
+from lfiw import LfiwConfig  # noqa: E402
+from lfiw.adapters import sb3 as adapted  # noqa: E402
+from lfiw.adapters.sb3_replay import BufferDraws, Drawn, num_slots, samples_at  # noqa: E402
+from lfiw.adapters.strategies import STRATEGIES, make_strategy  # noqa: E402
+from lfiw.errors import InputError  # noqa: E402
+from lfiw.replay.cer import CerConfig  # noqa: E402
+from lfiw.replay.ere import EreConfig  # noqa: E402
+from lfiw.replay.faded_per import FadedPerConfig  # noqa: E402
+from lfiw.replay.inverse_age import InverseAgeConfig  # noqa: E402
+from lfiw.replay.lap import LapConfig  # noqa: E402
+from lfiw.replay.pal import PalConfig  # noqa: E402
+from lfiw.replay.per import PerConfig  # noqa: E402
+from lfiw.replay.recency import RecencyConfig  # noqa: E402
+from lfiw.types import Clock  # noqa: E402
+
+PLAIN = {"SAC": sb3.SAC, "TD3": sb3.TD3, "DDPG": sb3.DDPG, "TQC": sb3_contrib.TQC}
+DRAWS = 40_000
+START = Clock(0, 0, 0.0)
+BOX = gym.spaces.Box(-1e4, 1e4, (1,))
+PAIR = gym.spaces.Dict({"one": BOX, "two": BOX})
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def bit_flipping(n_envs: int) -> Any:
+    return make_vec_env(lambda: BitFlippingEnv(n_bits=3, continuous=True, max_steps=8), n_envs)
+
+
+def filled(kind: str, rows: int) -> ReplayBuffer:
+    """A buffer of 40 rows (20 where two environments share 40 slots), after `rows` rows. The
+    action of a transition is the number of transitions before it."""
+    n_envs = 1 if kind in ("plain", "her") else 2
+    if kind.startswith("her"):
+        env = bit_flipping(n_envs)
+        buffer: ReplayBuffer = sb3.HerReplayBuffer(
+            40, env.observation_space, env.action_space, env=env, n_envs=n_envs
+        )
+        obs = env.reset()
+    elif kind == "dict":
+        buffer = DictReplayBuffer(40, PAIR, BOX, n_envs=n_envs)
+        obs = {"one": np.zeros((n_envs, 1)), "two": np.zeros((n_envs, 1))}
+    elif kind == "n-step":
+        buffer = NStepReplayBuffer(40, BOX, BOX, n_envs=n_envs, n_steps=3)
+        obs = np.zeros((n_envs, 1))
+    else:
+        lean = kind == "memory"
+        buffer = ReplayBuffer(
+            40,
+            BOX,
+            BOX,
+            n_envs=n_envs,
+            optimize_memory_usage=lean,
+            handle_timeout_termination=not lean,
+        )
+        obs = np.zeros((n_envs, 1))
+    for row in range(rows):
+        number = np.repeat(row * n_envs + np.arange(n_envs)[:, None], buffer.action_dim, axis=1)
+        # Episodes of five rows in the first environment, of seven in the second.
+        ends = np.array([row % 5 == 4, row % 7 == 6])[:n_envs]
+        buffer.add(obs, obs, number, np.zeros(n_envs), ends, [{}] * n_envs)
+    return buffer
+
+
+# Of each kind and number of rows, the transitions that can be drawn.
+DRAWABLE = {
+    ("plain", 23): range(23),
+    ("vector", 53): range(66, 106),  # the ring has come round
+    ("dict", 17): range(34),
+    ("n-step", 53): range(66, 106),
+    ("memory", 53): range(68, 106),  # the oldest row has lost its observation
+    ("her", 23): range(20),  # the fifth episode goes on
+    # The ring has rows 13 to 32. In the first environment 13 and 14 are the rest of an episode that
+    # is overwritten, and that of 30 goes on; in the second 13, and that of 28.
+    ("her-vector", 33): [
+        *(2 * row for row in range(15, 30)),
+        *(2 * row + 1 for row in range(14, 28)),
+    ],
+}
+
+CONFIGS = [
+    RecencyConfig(rate=0.1, floor=0.2),
+    InverseAgeConfig(offset=2.0),
+    EreConfig(eta=0.9997, min_window=5, cycle_updates=1),
+    PerConfig(alpha=0.7),
+    LapConfig(alpha=0.8),
+    FadedPerConfig(alpha=0.8, floor=0.2, fade_steps=20),
+    CerConfig(),
+]
+
+
+def chances(config: Any, count: int, errors: np.ndarray) -> np.ndarray:
+    """Of transitions of age 0, 1, ... with these TD errors."""
+    ages = np.arange(count)
+    if isinstance(config, RecencyConfig):
+        unscaled = np.maximum(config.floor, (1 - config.rate) ** ages)
+    elif isinstance(config, InverseAgeConfig):
+        unscaled = 1 / (ages + config.offset)
+    elif isinstance(config, EreConfig):
+        unscaled = (ages < int(40 * config.eta**1000)).astype(float)  # 29 of them
+    elif isinstance(config, PerConfig):
+        unscaled = (errors + config.epsilon) ** config.alpha
+    elif isinstance(config, LapConfig | FadedPerConfig):
+        unscaled = np.maximum(errors, 1) ** config.alpha
+        if isinstance(config, FadedPerConfig):
+            unscaled = unscaled * config.floor ** np.minimum(ages / config.fade_steps, 1)
+    else:
+        unscaled = np.ones(count)
+    return unscaled / unscaled.sum()
+
+
+@pytest.mark.parametrize(("kind", "rows"), DRAWABLE)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_draws_follow_the_formula(config: Any, kind: str, rows: int) -> None:
+    buffer = filled(kind, rows)
+    draws = BufferDraws(make_strategy(config, num_slots(buffer)), seed=0)
+    newest_first = sorted(DRAWABLE[kind, rows], reverse=True)
+    errors = np.linspace(0.2, 9, len(newest_first))
+
+    first = draws.sample(buffer, [400], None, 1, START)
+    assert set(first.samples.actions[:, 0].tolist()) <= set(newest_first)
+    slots = torch.tensor([number % num_slots(buffer) for number in newest_first])
+    draws.strategy.feedback(slots, torch.tensor(np.stack([errors, -errors / 2])))
+
+    samples, slots, weights = draws.sample(buffer, [DRAWS], None, 1, START)
+    numbers = samples.actions[:, 0].numpy().astype(int)
+    np.testing.assert_array_equal(numbers % num_slots(buffer), slots)
+    if isinstance(config, CerConfig):
+        assert numbers[0] == newest_first[0]
+        numbers = numbers[1:]
+    expected = chances(config, len(newest_first), errors)
+    counts = np.array([np.sum(numbers == number) for number in newest_first])
+    assert counts.sum() == len(numbers)
+    assert not counts[expected == 0].any()
+    possible = expected > 0
+    assert chisquare(counts[possible], len(numbers) * expected[possible]).pvalue > 1e-3
+
+    by_hand = np.ones(len(numbers))
+    if isinstance(config, PerConfig):  # beta 0.4: (N P)^-0.4, divided by the largest
+        of_number = dict(zip(newest_first, len(newest_first) * expected, strict=True))
+        by_hand = np.array([of_number[number] ** -0.4 for number in numbers])
+        by_hand /= by_hand.max()
+    np.testing.assert_allclose(weights[-len(numbers) :], by_hand, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["vector", "dict", "n-step", "memory"])
+def test_samples_are_those_of_the_buffer(kind: str) -> None:
+    """Every field of a slot, against a buffer that has its environment alone."""
+    buffer = filled(kind, 33)
+    buffer.rewards[:] = np.arange(40).reshape(20, 2)
+    slots = np.array([0, 7, 2, 39, 7, 12])
+    samples = samples_at(buffer, slots, None)
+    assert samples.actions[:, 0].tolist() == [slot + 40 * (slot < 26) for slot in slots]
+    if kind == "n-step":
+        # Slot 7 is row 3 of the second environment, the 24th of all. Its episode of rows 21 to 27
+        # goes on: rewards 7, 9 and 11.
+        assert samples.rewards[1].item() == pytest.approx(7 + 0.99 * 9 + 0.99**2 * 11)
+        assert samples.discounts[1].item() == pytest.approx(0.99**3)
+    else:
+        assert samples.rewards[:, 0].tolist() == slots.tolist()
+
+
+def test_her_relabels_its_share_of_goals() -> None:
+    buffer = filled("her", 40)
+    buffer.observations["desired_goal"][:] = 7  # as no achieved goal is
+    goals = samples_at(buffer, np.arange(20), None).observations["desired_goal"]
+    assert (goals == 7).all(dim=1).tolist() == [True] * 4 + [False] * 16  # four of five
+
+
+def test_new_rows_have_the_largest_priority() -> None:
+    buffer = filled("vector", 12)
+    draws = BufferDraws(make_strategy(LapConfig(alpha=1.0), 40), seed=0)
+    draws.sample(buffer, [5], None, 1, START)
+    draws.strategy.feedback(torch.arange(24), torch.full((2, 24), 3.0))
+    zeros = np.zeros((2, 1))
+
+    def add(rows: int) -> list[float]:
+        for _ in range(rows):
+            buffer.add(zeros, zeros, zeros, np.zeros(2), np.zeros(2), [{}] * 2)
+        draws.sample(buffer, [5], None, 1, START)
+        return draws.strategy.tree.leaves[:40].tolist()
+
+    draws.strategy.feedback(torch.arange(24), torch.full((2, 24), 2.0))
+    assert add(1) == [2.0] * 24 + [3.0] * 2 + [0.0] * 14
+    assert add(9) == [3.0] * 4 + [2.0] * 20 + [3.0] * 16
+    draws.strategy.feedback(torch.arange(40), torch.ones((2, 40)))
+    draws.new_rows = 21  # as the agent counts: once round and one row more
+    assert add(21) == [3.0] * 40
+    buffer.reset()
+    assert add(2) == [3.0] * 4 + [0.0] * 36
+
+
+def small() -> dict[str, Any]:
+    return {
+        "learning_starts": 60,
+        "buffer_size": 80,
+        "batch_size": 16,
+        "seed": 0,
+        "policy_kwargs": {"net_arch": [16]},
+    }
+
+
+@pytest.mark.parametrize("agent", PLAIN)
+@pytest.mark.parametrize("replay", STRATEGIES)
+def test_every_agent_learns_with_every_strategy(agent: str, replay: str) -> None:
+    model = getattr(adapted, agent)("MlpPolicy", pendulum.NAME, replay=replay, **small())
+    before = model.critic.state_dict()["qf0.0.weight"].clone()
+    model.learn(100)
+    after = model.critic.state_dict()["qf0.0.weight"]
+    assert torch.isfinite(after).all() and not torch.equal(before, after)
+    assert model.lfiw is None and model.draws.strategy.config.name == replay
+    if replay in ("per", "lap", "faded-per"):
+        leaves = model.draws.strategy.tree.leaves[:80]
+        assert (leaves > 0).all() and len(set(leaves.tolist())) > 5
+        assert model.logger.name_to_value["replay/mean_priority"] > 0
+    if agent != "TQC" and STRATEGIES[replay].needs_errors:
+        assert model.logger.name_to_value["replay/critic_loss"] > 0
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "her": {"replay_buffer_class": sb3.HerReplayBuffer},
+    "dict": {},
+    "n-step": {"n_steps": 3},
+    "memory": {
+        "optimize_memory_usage": True,
+        "replay_buffer_kwargs": {"handle_timeout_termination": False},
+    },
+    "normalised": {},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("replay", ["lap", "recency"])
+def test_every_buffer_and_observation(kind: str, replay: str) -> None:
+    goals = kind in ("her", "dict")
+    if kind == "her":
+        env = bit_flipping(2)
+    elif kind == "dict":
+        env = SimpleMultiObsEnv(num_row=2, num_col=2, discrete_actions=False)
+    else:
+        env = make_vec_env(pendulum.NAME, n_envs=2, seed=0)
+        env = VecNormalize(env) if kind == "normalised" else env
+    policy = "MultiInputPolicy" if goals else "MlpPolicy"
+    model = adapted.SAC(policy, env, replay=replay, **{**small(), **KINDS[kind]}).learn(100)
+    assert all(torch.isfinite(value).all() for value in model.policy.state_dict().values())
+    assert model.draws.updates == model._n_updates > 0
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_uniform_is_the_plain_agent_to_the_bit(name: str) -> None:
+    agent = getattr(adapted, name)
+    ours = agent("MlpPolicy", pendulum.NAME, replay="uniform", **small()).learn(90)
+    plain = PLAIN[name]("MlpPolicy", pendulum.NAME, **small()).learn(90)
+    for one, other in zip(ours.policy.parameters(), plain.policy.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(("name", "factor"), [("SAC", 0.5), ("TD3", 1.0), ("DDPG", 1.0)])
+def test_gradient_by_hand(name: str, factor: float) -> None:
+    """Two critics, a batch of two, TD errors (0.5, -3) and (4, 1). The library's gradient is
+    2 c e / 2. Huber's is e within 1 and its sign beyond, over 2."""
+    errors = torch.tensor([[0.5, -3.0], [4.0, 1.0]])
+    gradient = (factor * errors)[..., None]
+    slots, weights = torch.tensor([3, 5]), torch.tensor([1.0, 0.5])
+
+    def changed(config: Any) -> tuple[Any, list[list[float]]]:
+        model = getattr(adapted, name)("MlpPolicy", pendulum.NAME, replay=config, **small())
+        drawn = Drawn(None, slots, weights)
+        return model, model._change(drawn, None, gradient)[..., 0].tolist()
+
+    model, found = changed(LapConfig(alpha=0.5))
+    assert found == [[0.25, -0.25], [0.5, 0.25]]
+    # The larger errors are 4 and 3.
+    assert model.draws.strategy.tree.leaves[slots].tolist() == [2, pytest.approx(3**0.5)]
+    # sum over critics of mean(w h): 0.125 and 2.5 / 2, then 3.5 and 0.5 / 2, each over 2
+    assert model._critic_loss.item() == pytest.approx((0.125 + 1.25 + 3.5 + 0.25) / 2)
+    # Larger errors 4 and 3: a mean of 3.5; each critic's own are 1, 3, 4 and 1.
+    _, found = changed(PalConfig(alpha=1.0))
+    expected = np.array([[0.25 * 1, -0.25 * 3], [0.5 * 4, 0.25 * 1]]) / 3.5
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    model, found = changed(PerConfig(alpha=1.0))
+    np.testing.assert_allclose(found, factor * np.array([[0.5, -1.5], [4.0, 0.5]]))
+    np.testing.assert_allclose(model.draws.strategy.tree.leaves[slots], [4, 3], rtol=1e-5)
+
+
+class HuberLosses:
+    """In place of the library's squares; `factor` is what it multiplies them by."""
+
+    factor = 1.0
+
+    @classmethod
+    def mse_loss(cls, values: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        distance = (values - targets).abs()
+        losses = torch.where(distance < 1, distance**2 / 2, distance - 0.5)
+        return losses.mean() / cls.factor
+
+
+class Replayed:
+    """A buffer that hands out one batch."""
+
+    def __init__(self, samples: Any) -> None:
+        self.samples = samples
+
+    def sample(self, batch_size: int, env: Any = None) -> Any:
+        return self.samples
+
+
+@pytest.mark.parametrize("name", ["SAC", "TD3", "DDPG"])
+def test_lap_learns_by_the_huber_loss(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update of the adapted agent, and of the plain one with Huber's loss on its batch."""
+    ours = getattr(adapted, name)("MlpPolicy", pendulum.NAME, replay="lap", **small()).learn(60)
+    plain = PLAIN[name]("MlpPolicy", pendulum.NAME, **small())
+    plain.set_logger(ours.logger)
+    taken = []
+    monkeypatch.setattr(
+        ours, "take", lambda drawn: taken.append(drawn) or type(ours).take(ours, drawn)
+    )
+    torch.manual_seed(0)
+    ours.train(1, 16)
+    plain.replay_buffer = Replayed(taken[0].samples)
+    monkeypatch.setattr(HuberLosses, "factor", type(ours).loss_factor)
+    monkeypatch.setattr(sac_module, "F", HuberLosses)
+    monkeypatch.setattr(td3_module, "F", HuberLosses)
+    torch.manual_seed(0)
+    plain.train(1, 16)
+    for own, other in zip(ours.critic.parameters(), plain.critic.parameters(), strict=True):
+        torch.testing.assert_close(own, other)
+    # TD errors here are far beyond 1, so that squares would have taken another step.
+    assert ours.draws.strategy.max_priority > 1.5
+
+
+def test_errors_of_tqc() -> None:
+    """Of a target without noise: reward and terminal states alone."""
+    model = adapted.TQC("MlpPolicy", pendulum.NAME, replay="lap", **small()).learn(60)
+    samples = model.draws.sample(model.replay_buffer, [16], None, 1, START).samples
+    samples = samples._replace(dones=torch.ones_like(samples.dones))
+    values = model.critic(samples.observations, samples.actions).transpose(0, 1)
+    expected = values.mean(dim=2) - samples.rewards[:, 0]
+    torch.testing.assert_close(model.td_errors(samples, values), expected)
+    alive = samples._replace(dones=torch.zeros_like(samples.dones))
+    assert not torch.allclose(model.td_errors(alive, values), expected)
+
+
+@pytest.mark.parametrize("replay", ["lap", "per", "cer", "recency"])
+def test_save_load_go_on(replay: str, tmp_path: Path) -> None:
+    """A model that was saved and loaded takes the very steps that the first one takes."""
+    model = adapted.SAC("MlpPolicy", pendulum.NAME, replay=replay, **small()).learn(90)
+    model.save(tmp_path / "model")
+    model.save_replay_buffer(tmp_path / "buffer")
+    loaded = adapted.SAC.load(tmp_path / "model", env=gym.make(pendulum.NAME))
+    loaded.load_replay_buffer(tmp_path / "buffer")
+    assert loaded.draws.strategy.config == model.draws.strategy.config and loaded.lfiw is None
+    loaded.set_logger(model.logger)
+    for agent in (model, loaded):
+        agent.set_random_seed(1)
+        agent.train(10, 16)
+    for one, other in zip(model.critic.parameters(), loaded.critic.parameters(), strict=True):
+        assert torch.equal(one, other)
+    # Without its buffer the model starts with an empty one.
+    alone = adapted.SAC.load(tmp_path / "model", env=gym.make(pendulum.NAME))
+    alone.learn(80)
+
+
+def test_the_clock_of_annealing() -> None:
+    """Beta goes from 0.4 to 1 within a call of `learn`."""
+    model = adapted.SAC("MlpPolicy", pendulum.NAME, replay="per", **small()).learn(100)
+    assert model.logger.name_to_value["replay/beta"] == pytest.approx(1.0)
+    model.learn(50, reset_num_timesteps=False)
+    assert model.draws.updates == 40 + 50
+
+
+def test_attach_and_load_take_a_replay(tmp_path: Path) -> None:
+    plain = sb3.SAC("MlpPolicy", pendulum.NAME, **small()).learn(70)
+    plain.save(tmp_path / "plain")
+    loaded = adapted.SAC.load(tmp_path / "plain", env=gym.make(pendulum.NAME), replay="ere")
+    assert loaded.draws.strategy.config == EreConfig() and loaded.lfiw is None
+    model = adapted.attach(plain, replay=LapConfig(alpha=0.2))
+    assert model is plain and type(model) is adapted.SAC
+    model.learn(30, reset_num_timesteps=False)
+    assert model.draws.strategy.max_priority > 1
+    with pytest.raises(InputError, match="has replay='lap' already"):
+        adapted.attach(model, "per")
+    other = adapted.attach(sb3.TD3("MlpPolicy", pendulum.NAME, **small()), "cer")
+    assert other.learn(70).draws.updates == 10
+
+
+class OwnTqc(sb3_contrib.TQC):
+    """As users extend the library's agents."""
+
+
+def test_agents_of_users() -> None:
+    model = adapted.attach(OwnTqc("MlpPolicy", pendulum.NAME, **small()), "per")
+    assert isinstance(model.learn(80), OwnTqc)
+    assert model.draws.strategy.max_priority > 1
+
+
+def test_bad_use_gets_a_sentence() -> None:
+    def make(**settings: Any) -> Any:
+        return adapted.SAC("MlpPolicy", pendulum.NAME, **small(), **settings)
+
+    with pytest.raises(InputError, match="Unknown replay 'lapp'; it may be uniform, per, "):
+        make(replay="lapp")
+    with pytest.raises(InputError, match=r"lfiw=\.\.\. are the settings of replay='lfiw'"):
+        make(replay="lap", lfiw=LfiwConfig())
+    with pytest.raises(InputError, match="alpha must be at most 1"):
+        make(replay=LapConfig(alpha=3))
+    with pytest.raises(InputError, match="not both"):
+        plain = sb3.SAC("MlpPolicy", pendulum.NAME, **small())
+        adapted.attach(plain, LapConfig(), replay="per")
+    model = make(replay="lfiw", lfiw=LfiwConfig(fast_size=20))
+    assert model.lfiw.config.fast_size == 20
+    assert make(replay=LfiwConfig(fast_size=20)).lfiw.config == model.lfiw.config
