@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Other libraries' agents, which the adapters are tested against.
 ADAPTERS := .venv-adapters
 
-.PHONY: install demo check test test-all test-adapters test-faults clean
+.PHONY: install demo check test test-all test-adapters test-wheel test-faults clean
 
 install: $(STAMP)
 
@@ -34,6 +34,7 @@ test-all:
 	$(MAKE) test
 	$(BIN)/pytest -m "slow and not faults" --ignore tests/adapters
 	$(MAKE) test-adapters
+	$(MAKE) test-wheel
 
 # After the other: both builds write into this folder.
 $(ADAPTERS)/.installed: pyproject.toml constraints.txt constraints-adapters.txt | $(STAMP)
@@ -43,6 +44,14 @@ $(ADAPTERS)/.installed: pyproject.toml constraints.txt constraints-adapters.txt 
 
 test-adapters: $(ADAPTERS)/.installed
 	OMP_NUM_THREADS=1 $(ADAPTERS)/bin/pytest tests/adapters
+
+# What users install: built, put into an environment of its own, and used far from this folder.
+test-wheel: install
+	rm -rf build
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w build/wheel .
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt build/wheel/lfiw-*.whl
+	build/wheel/venv/bin/python -I tests/support/installed.py
 
 # What takes too long even for `make test-all`, such as the full counts of docs/reliability.md; without
 # neighbours, since signals are timed there.
