@@ -21,7 +21,6 @@ from lfiw.errors import InputError
 from lfiw.replay import REPLAYS
 from lfiw.replay.lfiw import LfiwConfig
 from lfiw.settings import from_json, to_json
-from lfiw.types import Clock
 
 SEEDS = 2**32
 
@@ -51,8 +50,8 @@ class WeighedBuffer:
         """As the strategy draws, for each minibatch of it."""
         agent = self.agent
         batch_sizes = [len(part) for part in torch.empty(batch_size, 0).split(self.batch_size)]
-        clock = Clock(agent.num_timesteps, 0, 1 - agent._current_progress_remaining)
-        drawn = agent.draws.sample(self.buffer, batch_sizes, env, self.updates, clock)
+        progress = 1 - agent._current_progress_remaining
+        drawn = agent.draws.sample(self.buffer, batch_sizes, env, self.updates, progress)
         self.updates -= len(batch_sizes)
         if agent.lfiw is not None:
             drawn = drawn._replace(weights=self.ratio_weights(agent.lfiw, drawn, env))

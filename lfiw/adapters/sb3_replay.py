@@ -16,8 +16,7 @@ import torch
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
-from lfiw.adapters.strategies import Draw, Order, Uniform
-from lfiw.types import Clock
+from lfiw.adapters.strategies import Draws, Order, Uniform
 
 
 @contextmanager
@@ -67,8 +66,8 @@ def drawable(buffer: ReplayBuffer) -> Order:
     capacity, head = num_slots(buffer), buffer.pos * buffer.n_envs
     if isinstance(buffer, HerReplayBuffer):
         over = buffer.ep_length.reshape(-1) > 0
-        newest_first = [np.flatnonzero(over[:head])[::-1], head + np.flatnonzero(over[head:])[::-1]]
-        listed = torch.from_numpy(np.concatenate(newest_first))
+        oldest_first = [head + np.flatnonzero(over[head:]), np.flatnonzero(over[:head])]
+        listed = torch.from_numpy(np.concatenate(oldest_first))
         return Order(capacity, head, len(listed), listed)
     # Where an observation is stored once, the oldest row has lost its own to the newest.
     lost = buffer.optimize_memory_usage and buffer.full
@@ -132,62 +131,77 @@ class Drawn(NamedTuple):
     weights: torch.Tensor
 
 
-class BufferDraws:
-    """Draws from a buffer by a strategy, with a random generator of its own."""
+class BufferDraws(Draws):
+    """Draws from a buffer, which is looked at before: what is new in it, and what is gone?"""
 
     def __init__(self, strategy: Uniform, seed: int) -> None:
-        self.strategy = strategy
-        self.generator = torch.Generator().manual_seed(seed)
-        self.updates = 0
-        self.pos, self.size = 0, 0  # of the buffer's rows, when they were last looked at
+        super().__init__(strategy, seed)
+        self.pos, self.size = 0, 0  # of the buffer's rows, when it was last looked at
+        self.drawable: torch.Tensor | None = None  # [slots] then, where HER chooses them
         self.new_rows = 0  # since then, as far as the agent itself added them
 
-    def written(self, buffer: ReplayBuffer) -> torch.Tensor:
-        """The slots that were written since the last call, oldest first."""
-        count = (buffer.pos - self.pos) % buffer.buffer_size
-        filled_up = self.size < buffer.size() == buffer.buffer_size and buffer.pos >= self.pos
-        if buffer.size() < self.size:  # another buffer, or an emptied one
-            self.strategy.reset()
-            count = buffer.size()
-        elif filled_up or self.new_rows >= buffer.buffer_size:
-            count = buffer.buffer_size
-        self.pos, self.size, self.new_rows = buffer.pos, buffer.size(), 0
-        ages = torch.arange(count * buffer.n_envs - 1, -1, -1)
-        return (buffer.pos * buffer.n_envs - 1 - ages) % num_slots(buffer)
-
     def sample(
-        self, buffer: ReplayBuffer, batch_sizes: Sequence[int], env: Any, updates: int, clock: Clock
+        self,
+        buffer: ReplayBuffer,
+        batch_sizes: Sequence[int],
+        env: Any,
+        updates: int,
+        progress: float,
     ) -> Drawn:
         """One batch after the other; `updates` of them will come before the next step."""
         order = drawable(buffer)
         if self.strategy.is_uniform or not order.size:  # the buffer says why it cannot
             samples = buffer.sample(sum(batch_sizes), env=env)
             return Drawn(samples, None, torch.ones(sum(batch_sizes), device=buffer.device))
-        self.strategy.add(self.written(buffer), order, updates)
-        draws, samples = [], []
-        for count in batch_sizes:
-            noise = self.strategy.noise(count, self.generator)
-            draw = self.strategy.sample(noise, order, clock._replace(updates=self.updates))
-            self.updates += 1
-            draws.append(draw)
-            samples.append(samples_at(buffer, draw.slots.numpy(), env))
-        slots, weights = Draw(*map(torch.cat, zip(*draws, strict=True)))
+        self.look(buffer, order, updates)
+        draws = [self.draw(count, order, progress) for count in batch_sizes]
+        samples = [samples_at(buffer, draw.slots.numpy(), env) for draw in draws]
+        slots, weights = map(torch.cat, zip(*draws, strict=True))
         together = samples[0] if len(samples) == 1 else joined(samples)
         return Drawn(together, slots, weights.to(buffer.device))
 
+    def look(self, buffer: ReplayBuffer, order: Order, updates: int) -> None:
+        if buffer.size() < self.size:  # another buffer, or an emptied one
+            self.strategy.remove(torch.arange(self.strategy.capacity))
+            self.pos, self.size, self.drawable = 0, 0, None
+        written = self.written(buffer)
+        if order.listed is None:
+            ages = (order.head - 1 - written) % order.capacity
+            entering = written[ages < order.size]
+            past = torch.arange(order.size, min(order.size + len(written), order.capacity))
+            leaving = order.slots(past)
+        else:
+            now = torch.zeros(order.capacity, dtype=torch.bool)
+            now[order.listed] = True
+            before = torch.zeros_like(now) if self.drawable is None else self.drawable
+            leaving = torch.nonzero(before & ~now)[:, 0]
+            before[written] = False
+            entering = torch.nonzero(now & ~before)[:, 0]
+            self.drawable = now
+        self.strategy.remove(leaving)
+        self.strategy.add(entering, updates)
+
+    def written(self, buffer: ReplayBuffer) -> torch.Tensor:
+        """The slots that were written since the last call, oldest first."""
+        rows = (buffer.pos - self.pos) % buffer.buffer_size
+        filled_up = self.size < buffer.size() == buffer.buffer_size and buffer.pos >= self.pos
+        if filled_up or self.new_rows >= buffer.buffer_size:
+            rows = buffer.buffer_size
+        self.pos, self.size, self.new_rows = buffer.pos, buffer.size(), 0
+        count = rows * buffer.n_envs
+        return (buffer.pos * buffer.n_envs - count + torch.arange(count)) % num_slots(buffer)
+
     def state_dict(self) -> dict[str, Any]:
         return {
-            "strategy": self.strategy.state_dict(),
+            **super().state_dict(),
             "capacity": self.strategy.capacity,
-            "generator": self.generator.get_state(),
-            "updates": self.updates,
             "pos": self.pos,
             "size": self.size,
+            "drawable": self.drawable,
         }
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
-        self.generator.set_state(state["generator"].cpu())
-        self.updates = state["updates"]
         if state["capacity"] == self.strategy.capacity:  # else its slots are not these
-            self.strategy.load_state_dict(state["strategy"])
+            super().load_state_dict(state, strict)
             self.pos, self.size = state["pos"], state["size"]
+            self.drawable = state["drawable"]

@@ -38,22 +38,12 @@ class Order(NamedTuple):
     capacity: int
     head: int
     size: int
-    listed: Tensor | None = None  # [size] newest first
+    listed: Tensor | None = None  # [size] oldest first
 
     def slots(self, ages: Tensor) -> Tensor:
         if self.listed is not None:
-            return self.listed[ages]
+            return self.listed[self.size - 1 - ages]
         return (self.head - 1 - ages) % self.capacity
-
-    def contains(self, slots: Tensor) -> Tensor:
-        if self.listed is not None:
-            return self.mask()[slots]
-        return (self.head - 1 - slots) % self.capacity < self.size
-
-    def mask(self) -> Tensor:
-        mask = torch.zeros(self.capacity, dtype=torch.bool)
-        mask[self.slots(torch.arange(self.size))] = True
-        return mask
 
 
 class Draw(NamedTuple):
@@ -91,11 +81,11 @@ class Uniform:
         self.config, self.capacity = config, capacity
         self.trace: dict[str, Any] = {}
 
-    def add(self, written: Tensor, order: Order, updates: int) -> None:
-        """Slots that were written since the last call, oldest first; `updates` will follow."""
+    def add(self, slots: Tensor, updates: int) -> None:
+        """Slots that now hold what is new and can be drawn; `updates` will follow."""
 
-    def reset(self) -> None:
-        """Every slot is empty again."""
+    def remove(self, slots: Tensor) -> None:
+        """Slots that can no longer be drawn."""
 
     def noise(self, count: int, generator: Generator) -> Any:
         return bits(count, generator)
@@ -206,13 +196,10 @@ class Cer(Uniform):
     is_uniform = False
     waiting = 0  # of the last slots, how many no batch had as its newest yet
 
-    def add(self, written: Tensor, order: Order, updates: int) -> None:
-        if len(written):
+    def add(self, slots: Tensor, updates: int) -> None:
+        if len(slots):
             # Each gets its turn; where updates are fewer than steps, the newest do.
-            self.waiting = min(len(written), updates)
-
-    def reset(self) -> None:
-        self.waiting = 0
+            self.waiting = min(len(slots), updates)
 
     def sample(self, noise: Tensor, order: Order, clock: Clock) -> Draw:
         slots = recent_slots(noise, order, order.size)
@@ -249,7 +236,7 @@ class SumTree:
     def set(self, slots: Tensor, priorities: Tensor) -> None:
         """Of duplicates the largest wins. Sums are taken anew, so that no errors pile up."""
         self.leaves[slots] = 0.0
-        self.leaves.scatter_reduce_(0, slots, priorities.double(), "amax")
+        self.leaves.scatter_reduce_(0, slots, priorities, "amax")
         for above, below in zip(self.levels[-2::-1], self.levels[:0:-1], strict=True):
             slots = slots // BRANCHING
             above[slots] = below.view(-1, BRANCHING)[slots].sum(dim=1)
@@ -285,27 +272,16 @@ class Prioritised(Uniform):
     def __init__(self, config: Any, capacity: int) -> None:
         super().__init__(config, capacity)
         self.max_priority = 1.0
-        self.reset()
-
-    def reset(self) -> None:
-        self.tree = SumTree(torch.zeros(self.capacity, dtype=torch.float64))
+        self.tree = SumTree(torch.zeros(capacity, dtype=torch.float64))
 
     def priorities(self, errors: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def add(self, written: Tensor, order: Order, updates: int) -> None:
-        """What cannot be drawn has no priority, and enters once it can."""
-        if order.listed is None:
-            behind = torch.arange(order.size, min(order.size + len(written), self.capacity))
-            changed = torch.cat([order.slots(behind), written])
-            drawable = order.contains(changed)
-        else:
-            self.tree.set(written, torch.zeros(len(written)))
-            mask = order.mask()
-            changed = torch.nonzero(mask != (self.tree.leaves[: self.capacity] > 0))[:, 0]
-            drawable = mask[changed]
-        if len(changed):
-            self.tree.set(changed, drawable * self.max_priority)
+    def add(self, slots: Tensor, updates: int) -> None:
+        self.tree.set(slots, torch.full((len(slots),), self.max_priority, dtype=torch.float64))
+
+    def remove(self, slots: Tensor) -> None:
+        self.tree.set(slots, torch.zeros(len(slots), dtype=torch.float64))
 
     def noise(self, count: int, generator: Generator) -> Tensor:
         return uniforms((count,), generator)
@@ -409,6 +385,35 @@ STRATEGIES: dict[str, type[Uniform]] = {
 
 def make_strategy(config: Any, capacity: int) -> Uniform:
     return STRATEGIES[config.name](config, capacity)
+
+
+class Draws:
+    """A strategy with the state that draws need beside its own."""
+
+    def __init__(self, strategy: Uniform, seed: int = 0) -> None:
+        self.strategy = strategy
+        self.generator = Generator().manual_seed(seed)
+        self.updates = 0
+
+    def draw(self, count: int, order: Order, progress: float) -> Draw:
+        """The slots of one update."""
+        noise = self.strategy.noise(count, self.generator)
+        draw = self.strategy.sample(noise, order, Clock(0, self.updates, progress))
+        self.updates += 1
+        return draw
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain tensors and numbers, which `torch.load(weights_only=True)` reads."""
+        return {
+            "strategy": self.strategy.state_dict(),
+            "generator": self.generator.get_state(),
+            "updates": self.updates,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
+        self.strategy.load_state_dict(state["strategy"])
+        self.generator.set_state(state["generator"].cpu())
+        self.updates = state["updates"]
 
 
 def as_replay(replay: Any) -> Any:

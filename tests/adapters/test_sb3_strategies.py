@@ -43,11 +43,9 @@ from lfiw.replay.lap import LapConfig  # noqa: E402
 from lfiw.replay.pal import PalConfig  # noqa: E402
 from lfiw.replay.per import PerConfig  # noqa: E402
 from lfiw.replay.recency import RecencyConfig  # noqa: E402
-from lfiw.types import Clock  # noqa: E402
 
 PLAIN = {"SAC": sb3.SAC, "TD3": sb3.TD3, "DDPG": sb3.DDPG, "TQC": sb3_contrib.TQC}
 DRAWS = 40_000
-START = Clock(0, 0, 0.0)
 BOX = gym.spaces.Box(-1e4, 1e4, (1,))
 PAIR = gym.spaces.Dict({"one": BOX, "two": BOX})
 
@@ -154,12 +152,12 @@ def test_draws_follow_the_formula(config: Any, kind: str, rows: int) -> None:
     newest_first = sorted(DRAWABLE[kind, rows], reverse=True)
     errors = np.linspace(0.2, 9, len(newest_first))
 
-    first = draws.sample(buffer, [400], None, 1, START)
+    first = draws.sample(buffer, [400], None, 1, 0.0)
     assert set(first.samples.actions[:, 0].tolist()) <= set(newest_first)
     slots = torch.tensor([number % num_slots(buffer) for number in newest_first])
     draws.strategy.feedback(slots, torch.tensor(np.stack([errors, -errors / 2])))
 
-    samples, slots, weights = draws.sample(buffer, [DRAWS], None, 1, START)
+    samples, slots, weights = draws.sample(buffer, [DRAWS], None, 1, 0.0)
     numbers = samples.actions[:, 0].numpy().astype(int)
     np.testing.assert_array_equal(numbers % num_slots(buffer), slots)
     if isinstance(config, CerConfig):
@@ -207,14 +205,14 @@ def test_her_relabels_its_share_of_goals() -> None:
 def test_new_rows_have_the_largest_priority() -> None:
     buffer = filled("vector", 12)
     draws = BufferDraws(make_strategy(LapConfig(alpha=1.0), 40), seed=0)
-    draws.sample(buffer, [5], None, 1, START)
+    draws.sample(buffer, [5], None, 1, 0.0)
     draws.strategy.feedback(torch.arange(24), torch.full((2, 24), 3.0))
     zeros = np.zeros((2, 1))
 
     def add(rows: int) -> list[float]:
         for _ in range(rows):
             buffer.add(zeros, zeros, zeros, np.zeros(2), np.zeros(2), [{}] * 2)
-        draws.sample(buffer, [5], None, 1, START)
+        draws.sample(buffer, [5], None, 1, 0.0)
         return draws.strategy.tree.leaves[:40].tolist()
 
     draws.strategy.feedback(torch.arange(24), torch.full((2, 24), 2.0))
@@ -225,6 +223,29 @@ def test_new_rows_have_the_largest_priority() -> None:
     assert add(21) == [3.0] * 40
     buffer.reset()
     assert add(2) == [3.0] * 4 + [0.0] * 36
+
+
+def test_her_rows_enter_when_their_episode_is_over() -> None:
+    """Nine rows of episodes of five: the sixth to the ninth enter with the tenth. A ring of 40 rows
+    later, the first five are gone with the first of them."""
+    buffer = filled("her", 9)
+    draws = BufferDraws(make_strategy(LapConfig(alpha=1.0), 40), seed=0)
+    obs = {key: values[0] for key, values in buffer.observations.items()}
+
+    def add(ends: list[bool]) -> list[float]:
+        for end in ends:
+            buffer.add(obs, obs, np.zeros((1, 3)), np.zeros(1), np.array([end]), [{}])
+        draws.sample(buffer, [5], None, 1, 0.0)
+        return draws.strategy.tree.leaves[:40].tolist()
+
+    assert add([]) == [1.0] * 5 + [0.0] * 35
+    draws.strategy.feedback(torch.arange(5), torch.tensor([[2.0, 3.0, 4.0, 5.0, 6.0]]))
+    assert add([True]) == [2.0, 3.0, 4.0, 5.0, 6.0] + [6.0] * 5 + [0.0] * 30
+    assert add([False] * 29) == [2.0, 3.0, 4.0, 5.0, 6.0] + [6.0] * 5 + [0.0] * 30
+    draws.strategy.feedback(torch.arange(5, 10), torch.full((1, 5), 3.0))
+    assert add([True, False]) == [0.0] * 5 + [3.0] * 5 + [6.0] * 30
+    # Written anew and over between two looks.
+    assert add([False] * 4 + [True]) == [6.0] * 6 + [0.0] * 4 + [6.0] * 30
 
 
 def small() -> dict[str, Any]:
@@ -369,7 +390,7 @@ def test_lap_learns_by_the_huber_loss(name: str, monkeypatch: pytest.MonkeyPatch
 def test_errors_of_tqc() -> None:
     """Of a target without noise: reward and terminal states alone."""
     model = adapted.TQC("MlpPolicy", pendulum.NAME, replay="lap", **small()).learn(60)
-    samples = model.draws.sample(model.replay_buffer, [16], None, 1, START).samples
+    samples = model.draws.sample(model.replay_buffer, [16], None, 1, 0.0).samples
     samples = samples._replace(dones=torch.ones_like(samples.dones))
     values = model.critic(samples.observations, samples.actions).transpose(0, 1)
     expected = values.mean(dim=2) - samples.rewards[:, 0]

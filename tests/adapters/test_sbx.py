@@ -20,7 +20,6 @@ from lfiw import LfiwConfig  # noqa: E402
 from lfiw.adapters import sbx as adapted  # noqa: E402
 from lfiw.errors import InputError  # noqa: E402
 from lfiw.replay.ere import EreConfig  # noqa: E402
-from lfiw.types import Clock  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Training ends after")
 
@@ -198,9 +197,7 @@ def test_each_minibatch_has_a_window_of_its_own() -> None:
     least 5 are left; the four minibatches are drawn at once."""
     config = EreConfig(eta=0.99, eta_end=0.99, min_window=5, cycle_updates=4)
     model = make(adapted.SAC, replay=config).learn(150)
-    drawn = model.draws.sample(
-        model.replay_buffer, [500] * 4, None, 4, Clock(env_steps=150, updates=0, progress=0.0)
-    )
+    drawn = model.draws.sample(model.replay_buffer, [500] * 4, None, 4, progress=0.0)
     ages = (model.replay_buffer.pos - 1 - drawn.slots.reshape(4, 500)) % 400
     assert [len(set(part.tolist())) for part in ages] == [32, 5, 5, 5]
 

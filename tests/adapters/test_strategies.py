@@ -78,7 +78,7 @@ def test_torch_equals_jax(config: Any) -> None:
             state = theirs.add(state, random_rows(update, count, SPEC))
         written += count
         order = Order(CAPACITY, written % CAPACITY, min(written, CAPACITY))
-        ours.add(torch.arange(written - count, written) % CAPACITY, order, updates=count)
+        ours.add(torch.arange(written - count, written) % CAPACITY, updates=count)
 
         clock = Clock(written, update, update / 10)
         noise = theirs.draw(jax.random.key(update))
@@ -108,7 +108,7 @@ def test_tree_by_hand() -> None:
     tree = SumTree(torch.tensor([1.0, 0.0, 2.0, 5.0], dtype=torch.float64))
     points = torch.tensor([0.0, 0.12, 0.13, 0.37, 0.38, 0.99], dtype=torch.float64)
     assert tree.find(points).tolist() == [0, 0, 2, 2, 3, 3]
-    tree.set(torch.tensor([3, 3, 0]), torch.tensor([0.5, 1.0, 0.0]))
+    tree.set(torch.tensor([3, 3, 0]), torch.tensor([0.5, 1.0, 0.0], dtype=torch.float64))
     assert tree.leaves[:4].tolist() == [0, 0, 2, 1]  # of duplicates the largest
     assert tree.find(points).tolist() == [2, 2, 2, 2, 2, 3]
 
@@ -124,15 +124,10 @@ def test_sums_of_a_large_tree() -> None:
     assert torch.equal(tree.find(middle), slots)
 
 
-def test_a_slot_enters_when_it_can_be_drawn() -> None:
-    """Slots 0 to 3 are written, of which 1 and 3 can be drawn; then 1 is written anew."""
-    lap = make_strategy(LapConfig(alpha=1.0), 6)
-    lap.add(torch.arange(4), Order(6, 4, 2, torch.tensor([3, 1])), 1)
-    assert lap.tree.leaves[:6].tolist() == [0, 1, 0, 1, 0, 0]
-    lap.feedback(torch.tensor([1, 3]), torch.tensor([[2.0, 4.0], [3.0, 0.0]]))
-    assert lap.tree.leaves[:6].tolist() == [0, 3, 0, 4, 0, 0]
-    lap.add(torch.tensor([1]), Order(6, 2, 3, torch.tensor([1, 0, 2])), 1)
-    assert lap.tree.leaves[:6].tolist() == [4, 4, 4, 0, 0, 0]  # 3 can no longer be drawn
+def test_slots_in_order_of_their_ages() -> None:
+    """A ring of six whose next slot is 2: 1 and 0 are the newest, then 5; and a list."""
+    assert Order(6, 2, 3).slots(torch.arange(3)).tolist() == [1, 0, 5]
+    assert Order(6, 2, 3, torch.tensor([4, 0, 1])).slots(torch.arange(3)).tolist() == [1, 0, 4]
 
 
 def test_bad_input_gets_a_sentence() -> None:
