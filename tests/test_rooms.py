@@ -42,8 +42,9 @@ ARROWS: dict[str, set[str]] = {
     "cluster": {"learning", "acting", "runs", "training"},
     "bench": {*DEVICE, "acting", "runs", "training"},
     "paper": {*DEVICE, *HOST, "training", "cluster", "bench"},
+    "tuning": {*DEVICE, *HOST, "training"},
     "adapters": {"ratio", "replay"},
-    "cli": {*DEVICE, *HOST, "training", "cluster", "bench", "paper"},
+    "cli": {*DEVICE, *HOST, "training", "cluster", "bench", "paper", "tuning"},
 }
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")

@@ -19,6 +19,7 @@ from lfiw.cli.inspect import Evaluate, Plot, Record, Report, Settings
 from lfiw.cli.reproduce import Reproduce
 from lfiw.cli.results import ResultsAdd, ResultsShow
 from lfiw.cli.train import Resume, Train, Verify
+from lfiw.cli.tune import Tune
 from lfiw.errors import InputError, RunError
 from lfiw.extras import install_command
 from lfiw.wording import nearest, on_command_line, one_line
@@ -38,6 +39,7 @@ class CommandGroup(NamedTuple):
 COMMANDS: dict[str, type[Any] | CommandGroup] = {
     "train": Train,
     "resume": Resume,
+    "tune": Tune,
     "verify": Verify,
     "evaluate": Evaluate,
     "plot": Plot,
@@ -69,7 +71,7 @@ def repeat_options(arguments: Sequence[str]) -> list[str]:
     option = ""
     for argument in arguments:
         if argument.startswith("-"):
-            option = argument if argument in ("--set", "--sweep") else ""
+            option = argument if argument in ("--set", "--sweep", "--search") else ""
         elif option and repeated[-1] != option:
             repeated.append(option)
         repeated.append(argument)

@@ -1,0 +1,1 @@
+"""Searching for good settings of a method with Optuna."""
