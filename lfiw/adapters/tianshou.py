@@ -2,6 +2,8 @@
 multiply into the critic's squared error.
 
     buffer = LfiwVectorReplayBuffer(1_000_000, num_envs)  # in place of VectorReplayBuffer
+
+`StrategyVectorReplayBuffer` draws by another strategy.
 """
 
 from __future__ import annotations
@@ -18,6 +20,12 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer  # noqa: E402
 
+from lfiw.adapters.tianshou_strategies import (  # noqa: E402
+    StrategyReplayBuffer as StrategyReplayBuffer,
+)
+from lfiw.adapters.tianshou_strategies import (  # noqa: E402
+    StrategyVectorReplayBuffer as StrategyVectorReplayBuffer,
+)
 from lfiw.adapters.torch import Lfiw, check_config  # noqa: E402
 
 

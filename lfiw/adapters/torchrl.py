@@ -1,5 +1,5 @@
 """LFIW for TorchRL: a transform of the replay buffer that weighs what is drawn, and losses that
-give the weights to the critic alone.
+give the weights to the critic alone. `ReplaySampler` has the other strategies.
 
     buffer = TensorDictReplayBuffer(..., transform=LfiwWeights())
     loss = SACLoss(actor, qvalue)  # this module's
@@ -26,6 +26,7 @@ from torchrl.data import ReplayBuffer  # noqa: E402
 from torchrl.envs.transforms import Transform  # noqa: E402
 
 from lfiw.adapters.torch import Lfiw  # noqa: E402
+from lfiw.adapters.torchrl_sampler import ReplaySampler as ReplaySampler  # noqa: E402
 
 WEIGHT = "priority_weight"  # the key that TorchRL's losses read
 LOCK = RLock()  # buffers that prefetch call their transforms from several threads
@@ -130,7 +131,8 @@ class CriticOnly:
             return None
         if tensordict.get(WEIGHT, None) is None:
             raise RunError(
-                "The batch has no weights: give its replay buffer transform=LfiwWeights()."
+                "The batch has no weights: give its replay buffer transform=LfiwWeights() or "
+                "sampler=ReplaySampler(...)."
             )
         return super()._maybe_get_priority_weight(tensordict)  # type: ignore[misc]
 
@@ -151,5 +153,8 @@ class SACLoss(CriticOnly, objectives.SACLoss):
 
 
 class TD3Loss(CriticOnly, objectives.TD3Loss):
+    """Its `td_error` is absolute, as that of SACLoss is; the library squares it here."""
+
     def value_loss(self, tensordict: Any) -> Any:
-        return self.weighted(super().value_loss, tensordict)
+        loss, metadata = self.weighted(super().value_loss, tensordict)
+        return loss, {**metadata, "td_error": metadata["td_error"].detach().sqrt()}

@@ -48,13 +48,14 @@ def test_jax_recipe() -> None:
     assert float(np.mean(names["weights"])) == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.parametrize("heading", ["Stable-Baselines3", "SBX", "TorchRL", "Tianshou"])
+@pytest.mark.parametrize(
+    "heading", ["Stable-Baselines3", "SBX", "TorchRL", "Tianshou", "Other strategies"]
+)
 def test_names_in_the_text_exist(heading: str) -> None:
     imports = [line for line in code(heading).splitlines() if line.startswith("from lfiw")]
     assert imports
     for line in imports:
         exec(line, {})
-    others = re.findall(r"# or ([\w, ]+)", code(heading))
-    module = imports[0].split()[1]
-    for name in re.findall(r"\w+", " ".join(others).split(";")[0]):
-        exec(f"from {module} import {name}", {})
+        for others in re.findall(r"# or ([\w, ]+)", line):
+            for name in re.findall(r"\w+", others):
+                exec(f"from {line.split()[1]} import {name}", {})

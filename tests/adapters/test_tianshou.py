@@ -147,6 +147,18 @@ def test_equal_weights_give_the_plain_run_to_the_bit(kind: type, envs: int) -> N
     assert not all(torch.equal(one, other) for one, other in zip(sharp, plain, strict=True))
 
 
+@pytest.mark.parametrize("kind", [SAC, TD3])
+@pytest.mark.parametrize("replay", ["per", "recency"])
+def test_agents_learn_with_other_strategies(kind: type, replay: str) -> None:
+    buffer = adapted.StrategyVectorReplayBuffer(400, 2, replay=replay)
+    agent = make_agent(kind)
+    train(agent, make_collector(agent, buffer, envs=2), 100)
+    assert all(torch.isfinite(value).all() for value in agent.parameters())
+    assert buffer.draws.updates > 0
+    if replay == "per":
+        assert buffer.draws.strategy.max_priority > 1
+
+
 @pytest.mark.parametrize(("envs", "rows", "first"), [(None, 7, 0), (None, 130, 110), (2, 60, 50)])
 def test_fast_memory_is_the_newest_slots(envs: int | None, rows: int, first: int) -> None:
     if envs is None:

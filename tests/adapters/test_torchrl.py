@@ -165,6 +165,34 @@ def test_weights_reach_the_critic_alone(ours: type, plain: type) -> None:
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize(("ours", "plain"), LOSSES)
+def test_td_errors_are_absolute(ours: type, plain: type) -> None:
+    """The library has that of SAC so, and the square of TD3's."""
+    given, theirs = (transitions(32).set("priority_weight", torch.ones(32)) for _ in range(2))
+    for kind, batch in ((ours, given), (plain, theirs)):
+        loss = make_loss(kind)
+        torch.manual_seed(1)
+        loss(batch)
+    power = 2 if plain is objectives.TD3Loss else 1
+    torch.testing.assert_close(given["td_error"] ** power, theirs["td_error"])
+
+
+@pytest.mark.parametrize(("ours", "plain"), LOSSES)
+def test_priorities_follow_the_td_errors(ours: type, plain: type) -> None:
+    buffer = TensorDictReplayBuffer(
+        storage=LazyTensorStorage(100), sampler=adapted.ReplaySampler("lap"), batch_size=32
+    )
+    buffer.extend(transitions(64))
+    batch = buffer.sample()
+    make_loss(ours)(batch)
+    buffer.update_priority(batch["index"], batch["td_error"])
+    leaves = buffer.sampler.draws.strategy.tree.leaves
+    for slot in batch["index"].unique():
+        largest = batch["td_error"][batch["index"] == slot].max().item()  # of those drawn twice
+        assert leaves[slot].item() == pytest.approx(max(largest, 1) ** 0.4)
+    assert leaves.max() > 1
+
+
 def train(loss: Any, buffer: TensorDictReplayBuffer, updates: int) -> None:
     optimiser = torch.optim.Adam(loss.parameters(), 1e-3)
     torch.manual_seed(2)

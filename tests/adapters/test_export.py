@@ -1,0 +1,35 @@
+"""Policies for programs in torch; the other formats are tested without it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lfiw import export, load_policy
+from lfiw.runs.layout import policy_file
+from lfiw.runs.policies import save_policies
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_a_torch_program_acts_as_the_policy(tmp_path: Path, normalised: bool) -> None:
+    rng = np.random.default_rng(0)
+    arrays = {
+        "gaussian.0.weight": rng.standard_normal((3, 8)),
+        "gaussian.0.bias": rng.standard_normal(8),
+        "gaussian.1.weight": rng.standard_normal((8, 4)),
+        "gaussian.1.bias": rng.standard_normal(4),
+        "action_low": np.array([-1, 0]),
+        "action_high": np.array([3, 1]),
+    }
+    if normalised:
+        arrays |= {"observation.mean": np.arange(3), "observation.std": np.array([1, 2, 0.1])}
+    plain = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
+    save_policies(tmp_path, {0: plain}, {})
+    assert policy_file(tmp_path, 0).is_file()
+    path = export(tmp_path, "torch", tmp_path / "policy.pt2")
+    program = torch.export.load(path).module()  # as docs/usage.md says
+    for rows in (1, 5):
+        obs = 3 * rng.standard_normal((rows, 3)).astype(np.float32)
+        expected, _ = load_policy(tmp_path).predict(obs)
+        np.testing.assert_allclose(program(torch.from_numpy(obs)).detach(), expected, atol=1e-5)
