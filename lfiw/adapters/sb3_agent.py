@@ -4,6 +4,7 @@ weigh what it draws."""
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -20,6 +21,7 @@ from lfiw.adapters.torch import Lfiw, as_config
 from lfiw.errors import InputError
 from lfiw.replay import REPLAYS
 from lfiw.replay.lfiw import LfiwConfig
+from lfiw.replay.uniform import UniformConfig
 from lfiw.settings import from_json, to_json
 
 SEEDS = 2**32
@@ -59,19 +61,33 @@ class WeighedBuffer:
 
     def ratio_weights(self, lfiw: Lfiw, drawn: Drawn, env: Any) -> torch.Tensor:
         """And a step of the ratio network for each minibatch."""
-        agent, buffer = self.agent, self.buffer
+        agent, buffer, count = self.agent, self.buffer, len(drawn.weights)
+        is_uniform = agent.draws.strategy.is_uniform
         lfiw.learning_rate = agent.critic_learning_rate()
+        slow = drawn.samples
         with numpy_seed(int(torch.randint(SEEDS, (), generator=lfiw.generator))):
-            recent = draw_recent(buffer, len(drawn.weights), lfiw.config.fast_size, env)
+            recent = draw_recent(buffer, count, lfiw.config.fast_size, env)
+            if not is_uniform:
+                slow = buffer.sample(count, env=env)
         slow_size = buffer.size() * buffer.n_envs
-        weights = [
-            lfiw.weigh(slow, fast, slow_size)
-            for slow, fast in zip(
-                agent.ratio_inputs(drawn.samples).split(self.batch_size),
-                agent.ratio_inputs(recent).split(self.batch_size),
-                strict=True,
-            )
-        ]
+
+        def split(rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return rows.split(self.batch_size)
+
+        weights = []
+        for own, *rows in zip(
+            split(drawn.weights),
+            split(agent.ratio_inputs(slow)),
+            split(agent.ratio_inputs(recent)),
+            split(agent.ratio_inputs(drawn.samples)),
+            strict=True,
+        ):
+            slow_rows, fast_rows, batch = rows
+            if is_uniform:
+                weights.append(lfiw.weigh(slow_rows, fast_rows, slow_size))
+            else:
+                product = own * lfiw.weigh(slow_rows, fast_rows, slow_size, batch)
+                weights.append(product / product.mean())
         return torch.cat(weights)
 
 
@@ -93,6 +109,13 @@ class ReplayAgent(OffPolicyAlgorithm):
     ) -> None:
         self.replay_settings = replay_settings(replay, lfiw)
         super().__init__(*args, **kwargs)
+
+    def draw(self, batch_size: int) -> Drawn:
+        """A batch as the strategy draws it: samples, slots (row * n_envs + environment; None where
+        the buffer itself draws) and weights."""
+        progress = 1 - self._current_progress_remaining
+        env = self._vec_normalize_env
+        return self.draws.sample(self.replay_buffer, [batch_size], env, 1, progress)
 
     def take(self, drawn: Drawn) -> Any:
         """Bring the weights to the critic; the samples as the agent shall see them."""
@@ -128,9 +151,10 @@ class ReplayAgent(OffPolicyAlgorithm):
         end = lfiw.env_steps + total_timesteps - self.num_timesteps
         warmup = lfiw.config.warmup_env_steps
         if end <= warmup:
+            name = self.draws.strategy.config.name
             warnings.warn(
                 f"Training ends after {end} environment steps, before LFIW's warm-up of {warmup}: "
-                f"this is plain uniform replay (lower warmup_env_steps of LfiwConfig).",
+                f"this is plain {name} replay (lower warmup_env_steps of LfiwConfig).",
                 stacklevel=4,
             )
 
@@ -200,7 +224,7 @@ def make_estimator(model: Any, config: LfiwConfig) -> Lfiw:
     estimator = Lfiw(
         get_flattened_obs_dim(model.observation_space),
         get_action_dim(model.action_space),
-        config,
+        replace(config, over=UniformConfig()),  # what draws is not the estimator's matter
         buffer_size=model.buffer_size,
         seed=model.seed or 0,
         device=model.replay_buffer.device,

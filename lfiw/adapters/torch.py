@@ -136,6 +136,10 @@ class Ratio:
         divergence = DIVERGENCES[self.divergence]
         return divergence.on_slow(slow_logits).mean() + divergence.on_fast(fast_logits).mean()
 
+    @torch.no_grad()
+    def logits(self, rows: Tensor) -> Tensor:
+        return self.network(rows)[:, 0]
+
     @torch.enable_grad()
     def update(self, slow: Tensor, fast: Tensor) -> tuple[Tensor, Tensor]:
         """One step on Eq. 8; the slow and the fast logits from before it."""
@@ -211,13 +215,18 @@ class Lfiw:
             stored = min(self.env_steps, self.buffer_size)
         return self.weigh(slow, self.fast[picks.to(self.device)], stored)
 
-    def weigh(self, slow: Tensor, fast: Tensor, slow_size: int) -> Tensor:
+    def weigh(
+        self, slow: Tensor, fast: Tensor, slow_size: int, drawn: Tensor | None = None
+    ) -> Tensor:
         """The same for rows (s, a) of both memories, where the agent's own ring holds the fast
-        one; then `env_steps` is the caller's to count."""
+        one; then `env_steps` is the caller's to count. `drawn`: the critic's batch, where that is
+        not the slow one."""
         config = self.config
+        logits = None if drawn is None else self.ratio.logits(drawn)
         slow_logits, fast_logits = self.ratio.update(slow, fast)
         bound = slow_size / min(slow_size, config.fast_size) if config.clip_ratio else None
-        raw = ratio_weights(slow_logits, config.temperature, config.transform, bound)
+        weighed = slow_logits if logits is None else logits
+        raw = ratio_weights(weighed, config.temperature, config.transform, bound)
         if self.env_steps < config.warmup_env_steps:
             raw = torch.ones_like(raw)
         weights, trust = with_floor(raw, config.min_effective_sample_size)

@@ -1,6 +1,7 @@
 """Stable-Baselines3's agents with the other strategies: what is drawn and what is learned."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,10 @@ from stable_baselines3.common.vec_env import VecNormalize  # noqa: E402
 
 from lfiw import LfiwConfig  # noqa: E402
 from lfiw.adapters import sb3 as adapted  # noqa: E402
+from lfiw.adapters.sb3_agent import WeighedBuffer  # noqa: E402
 from lfiw.adapters.sb3_replay import BufferDraws, Drawn, num_slots, samples_at  # noqa: E402
 from lfiw.adapters.strategies import STRATEGIES, make_strategy  # noqa: E402
+from lfiw.adapters.torch import with_floor  # noqa: E402
 from lfiw.errors import InputError  # noqa: E402
 from lfiw.replay.cer import CerConfig  # noqa: E402
 from lfiw.replay.ere import EreConfig  # noqa: E402
@@ -387,10 +390,12 @@ def test_lap_learns_by_the_huber_loss(name: str, monkeypatch: pytest.MonkeyPatch
     assert ours.draws.strategy.max_priority > 1.5
 
 
-def test_errors_of_tqc() -> None:
+@pytest.mark.parametrize("ent_coef", ["auto", 0.1])
+def test_errors_of_tqc(ent_coef: Any) -> None:
     """Of a target without noise: reward and terminal states alone."""
-    model = adapted.TQC("MlpPolicy", pendulum.NAME, replay="lap", **small()).learn(60)
-    samples = model.draws.sample(model.replay_buffer, [16], None, 1, 0.0).samples
+    settings = {**small(), "ent_coef": ent_coef, "replay": "lap"}
+    model = adapted.TQC("MlpPolicy", pendulum.NAME, **settings).learn(60)
+    samples = model.draw(16).samples
     samples = samples._replace(dones=torch.ones_like(samples.dones))
     values = model.critic(samples.observations, samples.actions).transpose(0, 1)
     expected = values.mean(dim=2) - samples.rewards[:, 0]
@@ -450,6 +455,50 @@ def test_agents_of_users() -> None:
     model = adapted.attach(OwnTqc("MlpPolicy", pendulum.NAME, **small()), "per")
     assert isinstance(model.learn(80), OwnTqc)
     assert model.draws.strategy.max_priority > 1
+
+
+SHARP = LfiwConfig(
+    fast_size=20, warmup_env_steps=0, hidden_sizes=(16,), temperature=0.5, transform="power"
+)
+
+
+@pytest.mark.filterwarnings("ignore:Training ends after")
+@pytest.mark.parametrize("over", [RecencyConfig(rate=0.1), LapConfig(), PalConfig()])
+def test_lfiw_over_another_strategy(over: Any) -> None:
+    """Equal weights leave the strategy's own run to the bit; others do not."""
+
+    def parameters(**given: Any) -> list[torch.Tensor]:
+        model = adapted.SAC("MlpPolicy", pendulum.NAME, **small(), **given).learn(90)
+        return list(model.policy.parameters())
+
+    alone = parameters(replay=over)
+    flat = parameters(lfiw=replace(SHARP, over=over, temperature=1e30))
+    sharp = parameters(lfiw=replace(SHARP, over=over))
+    assert all(torch.equal(one, other) for one, other in zip(alone, flat, strict=True))
+    assert not all(torch.equal(one, other) for one, other in zip(alone, sharp, strict=True))
+
+
+def test_lfiw_over_per_has_the_product_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(SHARP, over=PerConfig())
+    model = adapted.SAC("MlpPolicy", pendulum.NAME, lfiw=config, **small()).learn(60)
+    model.draws.sample(model.replay_buffer, [4], None, 1, 0.0)
+    model.draws.strategy.feedback(torch.arange(60), torch.linspace(0, 9, 60)[None])
+    taken = []
+    monkeypatch.setattr(model, "take", lambda drawn: taken.append(drawn) or drawn.samples)
+    inputs = WeighedBuffer(model, 16, 1)
+    before = [value.clone() for value in model.lfiw.ratio.network.parameters()]
+    inputs.sample(16)
+    (drawn,) = taken
+    after = [value.clone() for value in model.lfiw.ratio.network.parameters()]
+    with torch.no_grad():
+        for value, old in zip(model.lfiw.ratio.network.parameters(), before, strict=True):
+            value.copy_(old)
+        ratios = torch.exp(model.lfiw.ratio.logits(model.ratio_inputs(drawn.samples)) / 0.5)
+    leaves = model.draws.strategy.tree.leaves
+    per = leaves.sum() / (60 * leaves[drawn.slots])  # beta is 1 at the end of `learn`
+    product = with_floor((ratios / ratios.mean()), config.min_effective_sample_size)[0] * per
+    torch.testing.assert_close(drawn.weights, (product / product.mean()).float())
+    assert not torch.equal(before[0], after[0])  # the network took its step
 
 
 def test_bad_use_gets_a_sentence() -> None:
