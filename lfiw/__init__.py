@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lfiw.agents.xqc import XqcConfig
     from lfiw.env_config import EnvConfig
     from lfiw.errors import InputError
+    from lfiw.exporting.formats import export
     from lfiw.learning.config import TrainConfig, make_config
     from lfiw.replay.ere import EreConfig
     from lfiw.replay.lfiw import LfiwConfig
@@ -39,6 +40,7 @@ _HOMES = {
     "Policy": "lfiw.acting.policy",
     "load_policy": "lfiw.runs.policies",
     "evaluate": "lfiw.runs.evaluate",
+    "export": "lfiw.exporting.formats",
     "Recording": "lfiw.runs.record",
     "record": "lfiw.runs.record",
     "UniformConfig": "lfiw.replay.uniform",
@@ -70,6 +72,7 @@ __all__ = [
     "XqcConfig",
     "__version__",
     "evaluate",
+    "export",
     "load_policy",
     "make_config",
     "record",

@@ -15,6 +15,7 @@ from rich.console import Console
 from lfiw import __version__
 from lfiw.cli.bench import BenchCollect, BenchLearner, BenchPeers, BenchProfile, BenchTrain
 from lfiw.cli.demo import Demo
+from lfiw.cli.export import Export
 from lfiw.cli.inspect import Evaluate, Plot, Record, Report, Settings
 from lfiw.cli.reproduce import Reproduce
 from lfiw.cli.results import ResultsAdd, ResultsShow
@@ -45,6 +46,7 @@ COMMANDS: dict[str, type[Any] | CommandGroup] = {
     "plot": Plot,
     "report": Report,
     "record": Record,
+    "export": Export,
     "settings": Settings,
     "reproduce": Reproduce,
     "results": CommandGroup(
