@@ -115,6 +115,7 @@ def make_parts(config: TrainConfig, spec: EnvSpec, scalars: Scalars) -> tuple[Ag
         batch_size=config.batch_size,
         agent_learning_rate=run.agent.learning_rate,
         normalize_observations=config.env.normalize_observations,
+        updates_per_env_step=config.updates_per_env_step,
     )
     replay = make_replay(run.replay, context)
     return make_agent(run.agent, spec, config.batch_size, replay.td_loss), replay

@@ -25,6 +25,7 @@ class ReplayContext:
     batch_size: int
     agent_learning_rate: float
     normalize_observations: bool = False
+    updates_per_env_step: float = 1.0
 
     def empty_ring(self) -> Ring:
         return init_ring(self.capacity, self.spec, self.normalize_observations)

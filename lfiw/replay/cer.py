@@ -32,21 +32,22 @@ class CerConfig:
 
 class CerState(NamedTuple):
     ring: Ring
-    # [] of the last rows, how many no batch had as its newest yet. Rows come many at a time, and
-    # each gets its turn, as if updates followed every step.
+    # [] updates that the last rows still bring. Rows come many at a time, and each has its turn as
+    # the newest, as if updates followed every step.
     waiting: Array
 
 
 def make_cer(config: CerConfig, context: ReplayContext) -> Replay:
     def add(state: CerState, rows: Array) -> CerState:
-        return CerState(add_rows(state.ring, rows), jnp.int32(rows.shape[0]))
+        updates = round(rows.shape[0] * context.updates_per_env_step)
+        return CerState(add_rows(state.ring, rows), jnp.int32(updates))
 
     def sample(state: CerState, bits: Array, clock: Clock) -> tuple[CerState, Sample, Trace]:
         ring, waiting = state
-        newest = aged_slots(ring, jnp.maximum(waiting - 1, 0))
+        left = jnp.maximum(waiting - 1, 0)
+        newest = aged_slots(ring, (left / context.updates_per_env_step).astype(jnp.int32))
         slots = recent_slots(bits, ring, ring.size).at[0].set(newest)
-        drawn = unit_sample(ring, slots, context.spec)
-        return CerState(ring, jnp.maximum(waiting - 1, 0)), drawn, {}
+        return CerState(ring, left), unit_sample(ring, slots, context.spec), {}
 
     return Replay(
         init=lambda key: CerState(context.empty_ring(), jnp.zeros((), jnp.int32)),

@@ -21,25 +21,30 @@ def test_all_but_the_first_row_are_those_of_uniform_replay() -> None:
         np.testing.assert_array_equal(sample.weights, 1)
 
 
-def newest_ages(replay_updates: int, state: object, newest: int) -> list[int]:
-    replay, ages = make_cer(CerConfig(), CONTEXT), []
-    for number in range(replay_updates):
+def newest_ages(updates: int, added: list[int], updates_per_env_step: float = 1.0) -> list[int]:
+    """Ages of the first row of successive batches, after rows were added so many at a time."""
+    context = make_context(updates_per_env_step=updates_per_env_step)
+    replay, ages = make_cer(CerConfig(), context), []
+    state = replay.init(jax.random.key(0))
+    for count in added:
+        state = replay.add(state, random_rows(0, count))
+    for number in range(updates):
         state, sample, _ = draw_sample(replay, state, jax.random.key(number))
-        ages.append((newest - int(sample.slots[0])) % CONTEXT.capacity)
+        ages.append((sum(added) - 1 - int(sample.slots[0])) % context.capacity)
     return ages
 
 
 def test_each_new_row_has_its_turn_as_the_newest() -> None:
     """Three rows come at once and five updates follow: the oldest of the three comes first, and
     when all have had their turn the newest stays. The ring of 64 wraps."""
-    replay = make_cer(CerConfig(), CONTEXT)
-    state = replay.add(replay.init(jax.random.key(0)), random_rows(0, 63))
-    state = replay.add(state, random_rows(1, 3))
-    assert newest_ages(5, state, newest=1) == [2, 1, 0, 0, 0]
+    assert newest_ages(5, [63, 3]) == [2, 1, 0, 0, 0]
 
 
 def test_rows_without_a_turn_give_way_to_newer_ones() -> None:
-    replay = make_cer(CerConfig(), CONTEXT)
-    state = replay.add(replay.init(jax.random.key(0)), random_rows(0, 10))
-    state = replay.add(state, random_rows(1, 2))
-    assert newest_ages(2, state, newest=11) == [1, 0]
+    assert newest_ages(2, [10, 2]) == [1, 0]
+
+
+def test_turns_follow_the_updates_of_a_step() -> None:
+    """One update after every second step sees the step before it; two after each see it twice."""
+    assert newest_ages(3, [20, 6], updates_per_env_step=0.5) == [4, 2, 0]
+    assert newest_ages(5, [20, 2], updates_per_env_step=2.0) == [1, 1, 0, 0, 0]
