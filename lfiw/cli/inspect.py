@@ -138,7 +138,8 @@ class Plot(Command):
     """Draw learning curves: mean over seeds, shaded standard deviation, a line per method."""
 
     folders: Folders
-    """Method folders, stored results, or folders that hold some."""
+    """Method folders, stored results, or folders that hold some; or logs of Stable-Baselines3,
+    rl-zoo, SBX, CleanRL and CSV tables, whose method METHOD=FOLDER names."""
     out: Path = Path("curves.png")
     """The picture: .png, .pdf or .svg."""
     smooth: int = 1
@@ -147,6 +148,8 @@ class Plot(Command):
     """Only these methods, separated by commas, such as sac-uniform,sac-lfiw-power."""
     env_steps: Annotated[int | None, unset("INT", "all of them")] = None
     """Only the first so many environment steps of each run."""
+    task: Annotated[str | None, unset("STR", "by the log or its folders")] = None
+    """The task of other libraries' logs."""
 
     def run(self, console: Console) -> None:
         from lfiw.results.curves import comparison_table
@@ -157,7 +160,7 @@ class Plot(Command):
             raise InputError("Name at least one method folder.")
         check_picture(self.out)
         names = split_names(self.methods, "--methods")
-        methods = read_methods(self.folders, names, self.note, self.env_steps)
+        methods = read_methods(self.folders, names, self.note, self.env_steps, self.task or "")
         curves = [method.curves for method in methods]
         picture = plot_curves(curves, self.out, self.smooth)
         console.print(comparison_table(curves))
@@ -169,19 +172,30 @@ class Report(Command):
     """Write a report: a page with interactive curves and tables, and all of it as files."""
 
     folders: Folders
-    """Method folders, stored results, or folders that hold some."""
+    """Method folders, stored results, or folders that hold some; or logs of Stable-Baselines3,
+    rl-zoo, SBX, CleanRL and CSV tables, whose method METHOD=FOLDER names."""
     out: Path = Path("report")
     """The folder for index.html, which opens from disk, and figures and tables beside it."""
     methods: Annotated[str | None, unset("STR", "all")] = None
     """Only these methods, separated by commas, such as sac-uniform,sac-lfiw-power."""
     env_steps: Annotated[int | None, unset("INT", "all of them")] = None
     """Only the first so many environment steps of each run."""
+    task: Annotated[str | None, unset("STR", "by the log or its folders")] = None
+    """The task of other libraries' logs."""
+    baseline: Annotated[str | None, unset("STR", "uniform replay, or the first of other logs")] = (
+        None
+    )
+    """The method that all others are compared with."""
 
     def run(self, console: Console) -> None:
         from lfiw.report import write_report
 
         names = split_names(self.methods, "--methods")
-        for path in write_report(self.folders, self.out, names, self.note, self.env_steps):
+        for path in write_report(
+            *(self.folders, self.out, names, self.note, self.env_steps),
+            task=self.task or "",
+            baseline=self.baseline or "",
+        ):
             console.print(str(path), soft_wrap=True, highlight=False)
 
 

@@ -21,14 +21,17 @@ def write_report(
     names: Sequence[str] = (),
     note: Callable[[str], None] = lambda sentence: None,
     env_steps: int | None = None,
+    task: str = "",
+    baseline: str = "",
 ) -> list[Path]:
     """Everything about the named methods, or all, of the runs at or below the sources, written to
-    a folder; the page first."""
+    a folder; the page first. `task` names that of other libraries' logs, and `baseline` the method
+    that the others are compared with, uniform replay where it is empty."""
     folder = Path(out)
     if (folder / CONFIG).is_file():
         raise InputError(f"{out} is a method folder: choose another one for the report.")
-    methods = read_methods(sources, names, note, env_steps)
-    summary = summarise(methods)
+    methods = read_methods(sources, names, note, env_steps, task)
+    summary = summarise(methods, baseline)
     texts = make_texts(methods, summary)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Comparing a method with uniform replay and with LFIW as published."""
+"""Comparing a method with a baseline, uniform replay by itself, and with LFIW as published."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from lfiw.errors import InputError
 from lfiw.older import modern
 from lfiw.results.catalogue import PUBLISHED
 from lfiw.results.methods import Method
@@ -16,14 +17,29 @@ from lfiw.results.statistics import (
     mean_of_drawn,
     probability_of_improvement,
 )
+from lfiw.wording import nearest
 
 SMOOTHED_EVALUATIONS = 5  # before the first evaluation at which a curve reaches a level
 
 
-def base_of(method: Method, methods: Sequence[Method]) -> Method | None:
-    """Uniform replay with the same agent on the same task, trained as long; of the same label if
-    there is one."""
-    uniform = {one.label: one for one in methods if one.replay == "uniform" and _alike(one, method)}
+def choose_baseline(methods: Sequence[Method], named: str = "") -> str:
+    """The name of the method that all others are compared with; empty for uniform replay with the
+    agent of each. Logs of other libraries without it are compared with the first of them."""
+    known = {method.name for method in methods}
+    if named and named not in known:
+        raise InputError(f"No run is of the method {named!r}.{nearest(named, known)}")
+    if named or any(_is_uniform(method) or not method.is_foreign for method in methods):
+        return named
+    return methods[0].name
+
+
+def base_of(method: Method, methods: Sequence[Method], baseline: str = "") -> Method | None:
+    """The baseline on the same task, trained as long. By itself it is uniform replay with the same
+    agent, of the same label if there is one."""
+    if baseline:
+        named = (one for one in methods if one.name == baseline and _as_long(one, method))
+        return next(named, None)
+    uniform = {one.label: one for one in methods if _is_uniform(one) and _alike(one, method)}
     return uniform.get(method.label, uniform.get(""))
 
 
@@ -39,13 +55,17 @@ def _is_published(method: Method) -> bool:
     return method.replay == "lfiw" and replay["min_effective_sample_size"] == 0
 
 
+def _is_uniform(method: Method) -> bool:
+    return (method.curves.strategy if method.is_foreign else method.replay) == "uniform"
+
+
 def _alike(one: Method, other: Method) -> bool:
     """Of one task, agent and length: what can be compared."""
-    return (one.task, one.agent, one.curves.env_steps[-1]) == (
-        other.task,
-        other.agent,
-        other.curves.env_steps[-1],
-    )
+    return one.agent == other.agent and _as_long(one, other)
+
+
+def _as_long(one: Method, other: Method) -> bool:
+    return (one.task, one.curves.env_steps[-1]) == (other.task, other.curves.env_steps[-1])
 
 
 def resampled(statistic: Callable[..., np.ndarray], *samples: Sequence[np.ndarray]) -> Interval:
@@ -78,7 +98,7 @@ def efficiency(method: Method, base: Method) -> Interval | None:
 
 
 def normalised(returns: np.ndarray, base: Method) -> np.ndarray:
-    """Returns on a scale where uniform replay's mean first evaluation is 0 and its mean final
+    """Returns on a scale where the baseline's mean first evaluation is 0 and its mean final
     return 1; not a number where it learned nothing."""
     start = base.curves.returns[:, 0].mean()
     span = base.curves.final().mean() - start

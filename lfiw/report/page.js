@@ -36,7 +36,7 @@
     const axis = { fromZero: true, xLabel: "environment steps", xName: stepsName, value: spreadText };
     for (const [agent, methods] of agents) {
       const series = () => visible(methods).map((method) => seedSeries(method, method.returns.map(smoothed)));
-      linePanel(parent, { ...axis, title: `${task.name}, ${agent.toUpperCase()}: return`, series });
+      linePanel(parent, { ...axis, title: `${[task.name, agent.toUpperCase()].filter(Boolean).join(", ")}: return`, series });
     }
     for (const { name, title, log, limits, reference } of data.diagnostics) {
       for (const [agent, methods] of agents) {
@@ -61,15 +61,15 @@
     const compared = data.aggregates.filter((one) => one.improvement);
     if (compared.length) {
       forestPanel(forests, {
-        title: "Probability of ending above uniform replay", range: [0, 1], reference: 0.5, form: percent,
-        note: "Against uniform replay with the same agent; 95 % intervals where there are several runs. Dashed: a tie.",
+        title: `Probability of ending above ${data.base}`, range: [0, 1], reference: 0.5, form: percent,
+        note: `Against ${data.base}${data.own_agent}; 95 % intervals where there are several runs. Dashed: a tie.`,
         rows: compared.map((one) => ({ title: one.title, look: data.looks[one.strategy], interval: one.improvement })),
       });
     }
     if (data.aggregates.length) {
       forestPanel(forests, {
         title: "Score, interquartile mean", reference: 1, form: (value) => value.toFixed(2),
-        note: "Final return, where uniform replay starts at 0 and ends at 1; 95 % intervals where there are several runs.",
+        note: `Final return, where ${data.base} starts at 0 and ends at 1; 95 % intervals where there are several runs.`,
         rows: data.aggregates.map((one) => ({ title: one.title, look: data.looks[one.strategy], interval: one.iqm })),
       });
     }
@@ -80,7 +80,7 @@
         return { title: one.title, strategy: one.strategy, look, xs: data.thresholds, ys, lows, highs };
       });
       linePanel(document.getElementById("profiles"), {
-        title: `${agent.toUpperCase()}: performance profile, share of runs above a score`,
+        title: `${agent ? `${agent.toUpperCase()}: p` : "P"}erformance profile, share of runs above a score`,
         range: [0, 1], series, xLabel: "score", xName: (score) => `score above ${precise(score)}`,
         value: (one, index) => percent(one.ys[index]),
         keys: group.map((one) => `<span>${swatch({ ...data.looks[one.strategy], marker: "" })}${escape(one.title)}</span>`).join(""),

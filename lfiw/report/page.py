@@ -25,7 +25,7 @@ MAX_POINTS = 250  # of a curve on the page; tables use every evaluation
 DIGITS = 5
 DASHES = {"-": "", "--": "7 4", "-.": "9 3 2 3", ":": "2 3"}
 NOTHING_TO_COMPARE = (
-    "Nothing is scored here: a score needs uniform replay with the same agent, task and length, "
+    "Nothing is scored here: a score needs {base} with the same {agent}task and length, "
     "and that it has learned something."
 )
 AGES = (
@@ -39,16 +39,21 @@ AGES = (
 
 def make_page(methods: Sequence[Method], summary: Summary, tables: dict[str, list[Table]]) -> str:
     tasks = summary.tasks
-    title = f"Experience replay on {', '.join(tasks) if len(tasks) < 3 else f'{len(tasks)} tasks'}"
+    subject = "Experience replay" if summary.has_own else "Learning curves"
+    title = f"{subject} on {', '.join(tasks) if len(tasks) < 3 else f'{len(tasks)} tasks'}"
     parts = {
         "title": escape(title),
+        "records": "Exact configurations" if summary.has_own else "Where the logs are",
+        "base": escape(summary.base),
+        "baseline": escape(summary.baseline or "uniform"),
+        "own_agent": summary.own_agent,
         "lead": escape(_lead(methods, summary)),
         "version": escape(__version__),
         "css": _asset("page.css"),
         "charts_js": _asset("charts.js"),
         "page_js": _asset("page.js"),
         "data": embed(_data(methods, summary)),
-        "coverage": f"<p>{escape(text)}</p>" if (text := coverage(summary.aggregates)) else "",
+        "coverage": f"<p>{escape(text)}</p>" if (text := coverage(summary)) else "",
         "overview": "".join(table.html() for table in tables["overview"]),
         "tasks": "".join(
             _task_section(index, task, table)
@@ -59,7 +64,10 @@ def make_page(methods: Sequence[Method], summary: Summary, tables: dict[str, lis
         "configs": "".join(map(_config_details, methods)),
     }
     # One pass: what is filled in is never searched for further places.
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _asset("page.html"))
+    template = _asset("page.html")
+    if not summary.has_own:
+        template = re.sub(r"<!-- lfiw -->.*?<!-- end -->\n?", "", template, flags=re.DOTALL)
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], template)
 
 
 def _asset(name: str) -> str:
@@ -82,10 +90,11 @@ def _lead(methods: Sequence[Method], summary: Summary) -> str:
     )
 
 
-def coverage(aggregates: Sequence[Aggregate]) -> str:
+def coverage(summary: Summary) -> str:
     """A warning where there are no scores, or where they are of different tasks."""
-    if not aggregates:
-        return NOTHING_TO_COMPARE
+    if not (aggregates := summary.aggregates):
+        agent = "agent, " if summary.own_agent else ""
+        return NOTHING_TO_COMPARE.format(base=summary.base, agent=agent)
     by_tasks: dict[tuple[str, ...], list[str]] = {}
     for aggregate in aggregates:
         by_tasks.setdefault(aggregate.tasks, []).append(aggregate.entry.title)
@@ -107,7 +116,8 @@ def _task_section(index: int, task: str, table: Table) -> str:
 
 def _config_details(method: Method) -> str:
     heading = f"{escape(method.task)} · {escape(method.title)} <code>{escape(method.name)}</code>"
-    text = escape(json.dumps(method.record, indent=2, ensure_ascii=False))
+    record = {name: value for name, value in method.record.items() if value != {}}
+    text = escape(json.dumps(record, indent=2, ensure_ascii=False))
     return f"<details><summary>{heading}</summary><pre>{text}</pre></details>"
 
 
@@ -120,6 +130,8 @@ def _data(methods: Sequence[Method], summary: Summary) -> dict[str, Any]:
             name: _look(title, styles[name].colour, DASHES[styles[name].style], styles[name].marker)
             for name, title in titles.items()
         },
+        "base": summary.base,
+        "own_agent": summary.own_agent,
         "ages": [_look(*age) for age in AGES],
         "diagnostics": [metric._asdict() for metric in WITH_FIGURE],
         "seeds": sorted({seed for method in methods for seed in method.curves.seeds}),

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from lfiw.machine import usable_cores
 from lfiw.report.comparison import (
     base_of,
+    choose_baseline,
     efficiency,
     improvement,
     normalised,
@@ -65,13 +66,13 @@ class Outcome:
     best: frozenset[str] = frozenset()  # measures in which it has the agent's highest mean
     complete: bool = True  # as long as planned, and as the agent's longest run on the task
     iqm: Interval | None = None  # of the final returns
-    improvement: Interval | None = None  # None without uniform replay to compare with
+    improvement: Interval | None = None  # None without a baseline to compare with
     above_lfiw: Interval | None = None  # as published
     efficiency: Interval | None = None
 
 
 class Scored(NamedTuple):
-    """A method with what it is compared with, and its runs on uniform replay's scale."""
+    """A method with what it is compared with, and its runs on the baseline's scale."""
 
     method: Method
     base: Method
@@ -82,14 +83,14 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One method over the tasks that it shares with uniform replay, by normalised scores; or one
+    """One method over the tasks that it shares with the baseline, by normalised scores; or one
     strategy over the tasks of all agents."""
 
     entry: Entry
     tasks: tuple[str, ...]
     iqm: Interval
     area: Interval
-    improvement: Interval | None  # None for uniform replay itself
+    improvement: Interval | None  # None for the baseline itself
     above_lfiw: Interval | None  # None for LFIW as published itself, and where it was not run
     profile: Interval | None  # over the thresholds; None where agents are together
     curves: tuple[Curves, ...]
@@ -104,6 +105,18 @@ class Summary:
     thresholds: np.ndarray
     aggregates: tuple[Aggregate, ...]
     pooled: tuple[Aggregate, ...]  # over agents, where there are several
+    baseline: str = ""  # what others are compared with: a title, or empty for uniform replay
+    has_own: bool = True  # not of other libraries' logs alone, where LFIW has no place
+
+    @property
+    def base(self) -> str:
+        """The baseline as sentences have it."""
+        return self.baseline or "uniform replay"
+
+    @property
+    def own_agent(self) -> str:
+        """Uniform replay is that of the same agent."""
+        return "" if self.baseline else " with the same agent"
 
     def outcomes_of(self, task: str) -> list[Outcome]:
         """The outcomes on a task of what was run or should be."""
@@ -111,25 +124,32 @@ class Summary:
         return [outcome for outcome in outcomes if outcome.method or outcome.planned]
 
 
-def summarise(methods: Sequence[Method]) -> Summary:
+def summarise(methods: Sequence[Method], named: str = "") -> Summary:
+    """`named` is the method that the others are compared with, in the place of uniform replay."""
+    baseline = choose_baseline(methods, named)
     tasks = tuple(dict.fromkeys(method.task for method in methods))
-    frame = _frame(tasks)
-    entries = _entries(methods, tasks)
+    own = tuple(method.task for method in methods if not method.is_foreign)
+    frame = _frame(tasks, own)
+    entries = _entries(methods, own)
     by_place = {(method.task, method.name): method for method in methods}
     places = [(task, entry) for task in frame for entry in entries]
     with side_by_side() as threads:
         found = threads.map(
-            lambda task, entry: _outcome(task, entry, by_place.get((task, entry.name)), methods),
+            lambda task, entry: _outcome(
+                task, entry, by_place.get((task, entry.name)), methods, baseline
+            ),
             *zip(*places, strict=True),
         )
         outcomes = {(one.task, one.entry.name): one for one in found}
-    scored = _scored(methods)
+    scored = _scored(methods, baseline)
     thresholds = _thresholds(scored)
     by_name = {entry: [one for one in scored if one.method.name == entry.name] for entry in entries}
     return Summary(
         *(tasks, frame, entries, outcomes, thresholds),
         aggregates=_aggregates(by_name, thresholds),
         pooled=_aggregates(_by_strategy(scored)),
+        baseline=next((entry.title for entry in entries if entry.name == baseline), ""),
+        has_own=bool(own),
     )
 
 
@@ -141,9 +161,9 @@ def side_by_side() -> Iterator[ThreadPoolExecutor]:
         yield threads
 
 
-def _frame(tasks: Sequence[str]) -> tuple[str, ...]:
-    """The tasks; where one of them is the paper's, all of the paper's have their place."""
-    families = {family_of(task) for task in tasks}
+def _frame(tasks: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
+    """The tasks; where one of our own runs is on one of the paper's, all of those have a place."""
+    families = {family_of(task) for task in own}
     if not families & ENV_STEPS.keys():
         return tuple(tasks)
     ours = [
@@ -153,9 +173,9 @@ def _frame(tasks: Sequence[str]) -> tuple[str, ...]:
     return (*(task for group in ours for task in group), *others)
 
 
-def _entries(methods: Sequence[Method], tasks: Sequence[str]) -> tuple[Entry, ...]:
+def _entries(methods: Sequence[Method], own_tasks: Sequence[str]) -> tuple[Entry, ...]:
     entries = {method.name: Entry(method.agent, method.name, method.title) for method in methods}
-    if any(family_of(task) in ENV_STEPS for task in tasks):
+    if any(family_of(task) in ENV_STEPS for task in own_tasks):
         for own in PAPER_METHODS:
             entries.setdefault(own.name, Entry(own.agent, own.name, method_title(*own)))
     rank = {method.name: index for index, method in enumerate(PLANNED_METHODS)}
@@ -165,7 +185,13 @@ def _entries(methods: Sequence[Method], tasks: Sequence[str]) -> tuple[Entry, ..
     return tuple(order)
 
 
-def _outcome(task: str, entry: Entry, method: Method | None, methods: Sequence[Method]) -> Outcome:
+def _outcome(
+    task: str,
+    entry: Entry,
+    method: Method | None,
+    methods: Sequence[Method],
+    baseline: str,
+) -> Outcome:
     planned = is_planned(task, entry.name)
     outcome = partial(Outcome, task, entry, method, published(task, entry.name), planned)
     if method is None:
@@ -173,7 +199,7 @@ def _outcome(task: str, entry: Entry, method: Method | None, methods: Sequence[M
     rivals = [other for other in methods if (other.task, other.agent) == (task, method.agent)]
     longest = max(other.curves.env_steps[-1] for other in rivals)
     as_long = [other for other in rivals if other.curves.env_steps[-1] == longest]
-    base, lfiw = base_of(method, rivals), published_of(method, rivals)
+    base, lfiw = base_of(method, methods, baseline), published_of(method, rivals)
     planned_steps = method.config.get("env_steps") or 0
     return outcome(
         best=frozenset(m.name for m in MEASURES if _leads(m, method, as_long)),
@@ -193,9 +219,11 @@ def _leads(measure: Measure, method: Method, rivals: Sequence[Method]) -> bool:
     return bool(means) and all(ours >= mean for mean in (*finite, -np.inf))
 
 
-def _scored(methods: Sequence[Method]) -> list[Scored]:
-    """Every method that can be compared with uniform replay."""
-    compared = [(method, base) for method in methods if (base := base_of(method, methods))]
+def _scored(methods: Sequence[Method], baseline: str) -> list[Scored]:
+    """Every method that can be compared with the baseline."""
+    compared = [
+        (method, base) for method in methods if (base := base_of(method, methods, baseline))
+    ]
     scored = [
         Scored(
             *(method, base, published_of(method, methods)),

@@ -16,8 +16,6 @@ from lfiw.results.statistics import Interval
 from lfiw.results.table import BEST, NOT_PLANNED, NOT_RUN, Table, Text
 from lfiw.wording import spread
 
-COMPARED = ("P(better than uniform)", "P(better than LFIW)")
-AGGREGATED = ("IQM of the scores", "IQM of the area", *COMPARED, "collapses")
 COLLAPSES = (
     f"A run collapses where its mean over {COLLAPSE_ENV_STEPS:,} environment steps falls below "
     "half of its best so far."
@@ -26,6 +24,7 @@ COLLAPSES = (
 
 def all_tables(summary: Summary, methods: Sequence[Method]) -> dict[str, list[Table]]:
     """By section: the paper's form, each task, all tasks together, what was run."""
+    own = [method for method in methods if not method.is_foreign]
     return {
         "overview": [overview_table(summary, measure) for measure in MEASURES],
         "tasks": [task_table(summary, task) for task in summary.tasks],
@@ -33,8 +32,23 @@ def all_tables(summary: Summary, methods: Sequence[Method]) -> dict[str, list[Ta
             *([aggregate_table(summary)] if summary.aggregates else []),
             *([pooled_table(summary)] if summary.pooled else []),
         ],
-        "provenance": [provenance_table(methods)],
+        "provenance": [provenance_table(own)] if own else [],
     }
+
+
+def compared(summary: Summary) -> tuple[str, ...]:
+    """The headings of probabilities."""
+    ours = f"P(better than {summary.baseline or 'uniform'})"
+    return (ours, "P(better than LFIW)") if summary.has_own else (ours,)
+
+
+def _aggregated(summary: Summary) -> tuple[str, ...]:
+    return ("IQM of the scores", "IQM of the area", *compared(summary), "collapses")
+
+
+def _probabilities(summary: Summary, one: Outcome | Aggregate) -> list[Text]:
+    found = (one.improvement, one.above_lfiw)
+    return [interval_text(each, ".2f") for each in found[: len(compared(summary))]]
 
 
 def _agent_starts(entries: Sequence[Entry]) -> frozenset[int]:
@@ -58,10 +72,16 @@ def overview_table(summary: Summary, measure: Measure) -> Table:
         ("method", *summary.frame),
         rows,
         f"{measure.title.capitalize()}.",
-        f"Mean ± standard deviation over seeds of {measure.explanation}{measure.remark}. "
+        f"Mean ± standard deviation over seeds of {_explained(summary, measure)}. "
         f"{BEST}: the agent's highest mean.",
         _agent_starts(summary.entries),
     )
+
+
+def _explained(summary: Summary, measure: Measure) -> str:
+    """With what the paper has, where it has a place."""
+    own = measure.explanation + measure.remark
+    return own if summary.has_own else measure.explanation.removesuffix(", the paper's number")
 
 
 def _measured(outcome: Outcome, measure: Measure) -> Text:
@@ -80,16 +100,22 @@ def task_table(summary: Summary, task: str) -> Table:
     return Table(
         (
             *("method", "seeds × steps", *(measure.title for measure in MEASURES)),
-            *("IQM of final", *COMPARED, "sample efficiency", "collapses"),
+            *("IQM of final", *compared(summary), "sample efficiency", "collapses"),
         ),
-        [_task_row(outcome) for outcome in outcomes],
+        [_task_row(summary, outcome) for outcome in outcomes],
         f"{task}.",
-        f"Mean ± standard deviation over seeds{_published_on(task)}; IQM, probabilities of "
-        "ending above uniform replay and above LFIW as published, and sample efficiency with "
-        "95 % bootstrap intervals, of the final return, with the same agent. Sample efficiency "
-        f"is of curves smoothed over {SMOOTHED_EVALUATIONS} evaluations. {COLLAPSES}",
+        f"Mean ± standard deviation over seeds{_published_on(task) if summary.has_own else ''}; "
+        f"IQM, {_endings(summary)}, and sample efficiency with 95 % bootstrap intervals, of the "
+        f"final return{summary.own_agent and ','}{summary.own_agent}. Sample efficiency is of "
+        f"curves smoothed over {SMOOTHED_EVALUATIONS} evaluations. {COLLAPSES}",
         _agent_starts([outcome.entry for outcome in outcomes]),
     )
+
+
+def _endings(summary: Summary) -> str:
+    if not summary.has_own:
+        return f"probability of ending above {summary.base}"
+    return f"probabilities of ending above {summary.base} and above LFIW as published"
 
 
 def _published_on(task: str) -> str:
@@ -99,18 +125,17 @@ def _published_on(task: str) -> str:
     return f" (the paper's numbers: {family}-v2, {ENV_STEPS[family]:,} steps)"
 
 
-def _task_row(outcome: Outcome) -> tuple[Text | str, ...]:
+def _task_row(summary: Summary, outcome: Outcome) -> tuple[Text | str, ...]:
     measured = [_measured(outcome, measure) for measure in MEASURES]
     if outcome.method is None:
-        return (outcome.entry.title, "–", *measured, *["–"] * 5)
+        return (outcome.entry.title, "–", *measured, *["–"] * (3 + len(compared(summary))))
     curves = outcome.method.curves
     return (
         outcome.entry.title,
         f"{len(curves.seeds)} × {curves.env_steps[-1]:,}",
         *measured,
         interval_text(outcome.iqm, ",.0f"),
-        interval_text(outcome.improvement, ".2f"),
-        interval_text(outcome.above_lfiw, ".2f"),
+        *_probabilities(summary, outcome),
         efficiency_text(outcome.efficiency),
         Text(collapses_text([curves]), _stopped(outcome.method)),
     )
@@ -123,10 +148,10 @@ def _stopped(method: Method) -> str:
 
 def aggregate_table(summary: Summary) -> Table:
     return Table(
-        ("method", "tasks", *AGGREGATED),
-        _aggregate_rows(summary.aggregates, len(summary.tasks)),
+        ("method", "tasks", *_aggregated(summary)),
+        _aggregate_rows(summary, summary.aggregates, len(summary.tasks)),
         "All tasks together.",
-        "Scores are final returns on a scale where uniform replay with the same agent starts at 0 "
+        f"Scores are final returns on a scale where {summary.base}{summary.own_agent} starts at 0 "
         "(its mean first evaluation) and ends at 1 (its mean final return); a task on which it "
         "does not end above its start is left out. The area is on the same scale. Runs are "
         f"resampled within each task. {COLLAPSES}",
@@ -137,23 +162,24 @@ def aggregate_table(summary: Summary) -> Table:
 def pooled_table(summary: Summary) -> Table:
     pairs = {place for aggregate in summary.pooled for place in aggregate.tasks}
     return Table(
-        ("strategy", "task-agent pairs", *AGGREGATED),
-        _aggregate_rows(summary.pooled, len(pairs)),
+        ("strategy", "task-agent pairs", *_aggregated(summary)),
+        _aggregate_rows(summary, summary.pooled, len(pairs)),
         "All agents and tasks together.",
         "The same for each strategy over all pairs of a task and an agent that it was run on. "
         "Runs are resampled within each pair; numbers over different pairs do not compare.",
     )
 
 
-def _aggregate_rows(aggregates: Sequence[Aggregate], of: int) -> list[tuple[Text | str, ...]]:
+def _aggregate_rows(
+    summary: Summary, aggregates: Sequence[Aggregate], of: int
+) -> list[tuple[Text | str, ...]]:
     return [
         (
             aggregate.entry.title,
             f"{len(aggregate.tasks)} of {of}",
             interval_text(aggregate.iqm, ".3f"),
             interval_text(aggregate.area, ".3f"),
-            interval_text(aggregate.improvement, ".2f"),
-            interval_text(aggregate.above_lfiw, ".2f"),
+            *_probabilities(summary, aggregate),
             collapses_text(aggregate.curves),
         )
         for aggregate in aggregates

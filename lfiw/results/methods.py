@@ -1,4 +1,5 @@
-"""Methods read back, from method folders and from the store below `results/`.
+"""Methods read back, from method folders, from the store below `results/` and from logs of other
+libraries.
 
 A store's folder holds one task: `curves.csv`, a row per method, seed and evaluation, and
 `METHOD.json` with what was recorded of each method.
@@ -20,7 +21,14 @@ from lfiw.errors import Damaged, InputError, NothingYet
 from lfiw.plain_files import read_lines
 from lfiw.results.catalogue import ENV_STEPS, STRATEGIES, family_of, strategy_title
 from lfiw.results.curves import Curves, column, make_curves, rows_by_seed
+from lfiw.results.foreign import (
+    Run,
+    numbered,
+    read_runs,
+    split_name,
+)
 from lfiw.results.processes import map_in_processes
+from lfiw.results.shared_steps import common_steps, make_foreign, remarks
 from lfiw.runs.config_file import read_config_file
 from lfiw.runs.files import short_int
 from lfiw.runs.layout import CONFIG, folders_below, parts_of
@@ -63,6 +71,11 @@ class Method:
         return dict(self.record["config"])
 
     @property
+    def is_foreign(self) -> bool:
+        """From a log of another library, which has no configuration."""
+        return not self.record["config"]
+
+    @property
     def versions(self) -> dict[str, str]:
         return self.record.get("versions") or {}
 
@@ -97,6 +110,8 @@ class Method:
 
     @property
     def label(self) -> str:
+        if self.is_foreign:
+            return ""
         return self.curves.strategy.removeprefix(self.replay).removeprefix("-")
 
     @property
@@ -109,7 +124,7 @@ class Method:
     @property
     def place(self) -> str:
         """The task with its agent."""
-        return f"{self.agent.upper()} {self.task}"
+        return f"{self.agent.upper()} {self.task}".strip()
 
     @property
     def strategy_title(self) -> str:
@@ -133,40 +148,112 @@ def read_methods(
     names: Sequence[str] = (),
     note: Callable[[str], None] = lambda sentence: None,
     env_steps: int | None = None,
+    task: str = "",
 ) -> list[Method]:
     """The named methods, or all, of the method folders and stores at or below the paths, in the
-    paper's order, and up to `env_steps`. `note` is told of runs without an evaluation, which are
-    left out."""
+    paper's order, and up to `env_steps`; where a path has none, of other libraries' logs, which
+    `METHOD=PATH` and `task` name. `note` is told of runs without an evaluation, which are left
+    out."""
     if env_steps is not None and env_steps < 1:
         raise InputError(f"env_steps must be at least 1, not {env_steps}.")
     if not paths:
         raise InputError("Name at least one folder with runs or results.")
-    sources = {source.resolve(): source for path in map(Path, paths) for source in _sources(path)}
-    found: dict[tuple[str, str], Method] = {}
+    sources, logs = _find(paths)
     missing: list[NothingYet] = []
-    for methods in map_in_processes(_read_source, list(sources.values())):
-        if isinstance(methods, NothingYet):
-            missing.append(methods)
-            continue
-        for method in methods:
-            key = (method.task, method.name)
-            if key in found:
-                raise InputError(
-                    f"{method.name} on {method.task} is in {found[key].source} and in "
-                    f"{method.source}; name only one of them, or train with a --label."
-                )
-            found[key] = method
-    if missing and not found:
+    found = _read_own(list(sources.values()), missing)
+    runs = _read_logs(logs, one_line(task), note, missing)
+    if missing and not found and not runs:
         raise missing[0]
     for empty in missing:
         note(f"{empty} It is left out.")
-    known = {method.name for method in found.values()}
+    for run in runs:
+        if own := found.get((run.task, run.method)):
+            raise _twice(own, run.source)
+    known = {method.name for method in found.values()} | {run.method for run in runs}
     for name in names:
         if name not in known:
             raise InputError(f"No run is of the method {name!r}.{nearest(name, known)}")
     chosen = [method for method in found.values() if not names or method.name in names]
-    ordered = sorted(chosen, key=_order)
+    others = [run for run in runs if not names or run.method in names]
+    together = with_logs(chosen, others, env_steps, note) if others else chosen
+    ordered = sorted(together, key=_order)
     return ordered if env_steps is None else [cut(method, env_steps) for method in ordered]
+
+
+def _find(paths: Sequence[str | Path]) -> tuple[dict[Path, Path], list[tuple[str, Path]]]:
+    """Our own sources at or below the paths, by their place, and logs with their method's name."""
+    sources: dict[Path, Path] = {}
+    logs: dict[Path, tuple[str, Path]] = {}
+    for named in paths:
+        method, places = split_name(named)
+        for path in places:
+            if not path.exists():
+                raise InputError(f"{path} does not exist.")
+            ours = [] if method else _sources(path)
+            sources |= {source.resolve(): source for source in ours}
+            if not ours:
+                logs.setdefault(path.resolve(), (method, path))
+    return sources, list(logs.values())
+
+
+def _read_own(sources: list[Path], missing: list[NothingYet]) -> dict[tuple[str, str], Method]:
+    """By task and name; what is said of sources without an evaluation is added to the list."""
+    found: dict[tuple[str, str], Method] = {}
+    for methods in map_in_processes(_read_source, sources):
+        if isinstance(methods, NothingYet):
+            missing.append(methods)
+            continue
+        for method in methods:
+            if other := found.get((method.task, method.name)):
+                raise _twice(other, method.source)
+            found[method.task, method.name] = method
+    return found
+
+
+def _twice(method: Method, source: Path) -> InputError:
+    return InputError(
+        f"{method.name} on {method.task} is in {method.source} and in {source}; name only one of "
+        "them, or train with a --label."
+    )
+
+
+def _read_logs(
+    logs: Sequence[tuple[str, Path]],
+    task: str,
+    note: Callable[[str], None],
+    missing: list[NothingYet],
+) -> list[Run]:
+    runs: list[Run] = []
+    for method, path in logs:
+        own, empty = read_runs(path, method, task, note)
+        runs += own
+        missing += empty
+    return numbered(runs)
+
+
+def with_logs(
+    methods: Sequence[Method],
+    runs: Sequence[Run],
+    env_steps: int | None,
+    note: Callable[[str], None],
+) -> list[Method]:
+    """Our methods and those of other libraries' logs, at the same environment steps on every task
+    that has such logs."""
+    by_task: dict[str, dict[str, list[Run]]] = {}
+    for run in runs:
+        by_task.setdefault(run.task, {}).setdefault(run.method, []).append(run)
+    together = [method for method in methods if method.task not in by_task]
+    for task, groups in by_task.items():
+        ours = [method for method in methods if method.task == task]
+        own = [run for group in groups.values() for run in group]
+        steps = common_steps(own, [method.curves.env_steps for method in ours], env_steps)
+        for sentence in remarks(own, steps, bool(ours)):
+            note(sentence)
+        together += [at(method, np.isin(method.curves.env_steps, steps)) for method in ours]
+        for group in groups.values():
+            curves, record, source = make_foreign(group, steps)
+            together.append(Method(curves, {}, record, source))
+    return together
 
 
 def cut(method: Method, env_steps: int) -> Method:
@@ -177,10 +264,15 @@ def cut(method: Method, env_steps: int) -> Method:
             f"{method.name} on {method.task} was first evaluated after "
             f"{method.curves.env_steps[0]:,} environment steps, not after {env_steps:,}."
         )
+    return at(method, early)
+
+
+def at(method: Method, chosen: np.ndarray) -> Method:
+    """At the chosen evaluations alone, a mask of all."""
     return replace(
         method,
-        curves=method.curves.at(method.curves.env_steps[early]),
-        diagnostics={name: values[:, early] for name, values in method.diagnostics.items()},
+        curves=method.curves.at(method.curves.env_steps[chosen]),
+        diagnostics={name: values[:, chosen] for name, values in method.diagnostics.items()},
     )
 
 
@@ -198,8 +290,10 @@ def _order(method: Method) -> tuple[Any, ...]:
         names = [*known]
         return (names.index(name) if name in names else len(names), name)
 
-    strategy = (*rank(method.replay, STRATEGIES), _by_numbers(method.label))
     family = rank(family_of(method.task), ENV_STEPS)
+    if method.is_foreign:  # as they were named
+        return (*family, method.task, method.agent)
+    strategy = (*rank(method.replay, STRATEGIES), _by_numbers(method.label))
     return (*family, method.task, method.agent, strategy, method.name)
 
 
@@ -211,13 +305,7 @@ def _by_numbers(text: str) -> list[tuple[str, float]]:
 
 def _sources(path: Path) -> list[Path]:
     """Method folders and the curves of stores at or below a path."""
-    if not path.exists():
-        raise InputError(f"{path} does not exist.")
-    found = folders_below(path)
-    found += sorted(path.glob(f"**/{CURVES_FILE}"))
-    if not found:
-        raise InputError(f"{path} holds neither method folders nor stored results.")
-    return found
+    return [*folders_below(path), *sorted(path.glob(f"**/{CURVES_FILE}"))]
 
 
 def _read_source(source: Path) -> list[Method] | NothingYet:

@@ -60,7 +60,7 @@ def agent_panels(curves: Sequence[Curves]) -> tuple[Figure, dict[tuple[str, str]
     for empty in panels.keys() - {(curve.env, curve.agent) for curve in curves}:
         panels.pop(empty).remove()
     for (env, agent), panel in panels.items():
-        panel.set_title(plain(f"{env}, {agent}"))
+        panel.set_title(plain(f"{env}, {agent}" if agent else env))
         panel.set_xlabel("environment steps")
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     return figure, panels

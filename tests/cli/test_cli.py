@@ -276,7 +276,11 @@ def test_wrong_command_lines(cli: Any, tmp_path: Path, arguments: list[str]) -> 
     [
         (["plot"], "Name at least one method folder."),
         (["plot", "nowhere"], "nowhere does not exist."),
-        (["plot", "file"], "file holds neither method folders nor stored results."),
+        (
+            ["plot", "file"],
+            "file holds neither method folders nor stored results, nor other libraries' logs: "
+            "evaluations.npz, TensorBoard files, monitor.csv, or a CSV table of returns.",
+        ),
         (["plot", "RUN", "--methods", "sac-lfw"], "No run is of the method 'sac-lfw'. Valid"),
         (["report", "RUN", "--methods", ","], "--methods needs at least one name."),
         (["plot", "RUN", "--smooth", "4"], "running mean must be odd, not 4."),

@@ -133,10 +133,10 @@ def test_profile_falls_from_all_to_none() -> None:
 
 
 def test_methods_on_different_tasks_are_told_apart() -> None:
-    assert coverage(summarise([LFIW]).aggregates).startswith("Nothing is scored here")
-    assert coverage(summarise([UNIFORM, LFIW]).aggregates) == ""
+    assert coverage(summarise([LFIW])).startswith("Nothing is scored here")
+    assert coverage(summarise([UNIFORM, LFIW])) == ""
     other = method("sac-uniform", [[0, 10]], "Other-v0")
-    warning = coverage(summarise([UNIFORM, LFIW, other]).aggregates)
+    warning = coverage(summarise([UNIFORM, LFIW, other]))
     assert "SAC: Probe-v0, Other-v0. SAC + LFIW: Probe-v0." in warning
 
 
