@@ -61,7 +61,7 @@ class Tune(OnMachine):
             raise InputError(f"lfiw tune needs Optuna: {install_command('tune')}") from None
         from lfiw.runs.layout import method_folder
         from lfiw.tuning.space import make_space
-        from lfiw.tuning.study import Place, Plan, summary, train_command, tune
+        from lfiw.tuning.study import Place, Plan, best_table, counts, train_command, tune
 
         config = self.config()
         fixed = [assignment.partition("=")[0].strip() for assignment in self.set]
@@ -69,7 +69,8 @@ class Tune(OnMachine):
         out = self.out or method_folder(Path("runs") / "tune", config.env.id, config.method)
         messages = Console(quiet=self.quiet, stderr=True, markup=False)
         study = tune(plan, self.trials, Place(out, self.workers, self.devices, messages))
-        console.print(summary(study, plan))
+        console.print(best_table(study, plan))
+        console.print(counts(study), highlight=False)
         console.print(train_command(plan, out), soft_wrap=True, highlight=False)
 
     def config(self) -> TrainConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 PRUNED_AFTER = 4  # no trial is ended in the first quarter of its steps
 MAX_FAILURES = 5  # in a row: then it is not the settings that are wrong
 SHOWN = 5  # of the best trials
+AGAIN = "again"  # of a trial: the number of the one whose place it takes
 
 
 @dataclass(frozen=True)
@@ -69,15 +71,15 @@ def tune(plan: Plan, num_trials: int, place: Place) -> optuna.Study:
     """Go on with the study in the folder, or begin it, until so many trials are finished."""
     check_plan(plan, num_trials)
     refuse_other(plan, place.out)
-    probe = Job(plan.config, place.out / TRIALS / "000")
-    check_start([probe], place.workers, place.devices)  # nothing is written unless it can start
+    first = Job(plan.config, folder_of(place.out, 0))
+    check_start([first], place.workers, place.devices)  # nothing is written unless it can start
     make_parent(place.out / STUDY)
     with locked(place.out):
         refuse_other(plan, place.out)  # another process may have been quicker
         write_json(place.out / STUDY, plan.facts())
-        with storage_errors(place.out):
+        with explained(place.out):
             study = open_study(plan, place.out)
-            begin_again(study, plan)
+            begin_again(study, plan, place.out)
             for note in warnings(plan.config) if num_finished(study) < num_trials else ():
                 place.console.print(f"Note: {note}", highlight=False, soft_wrap=True)
             run_trials(study, plan, num_trials, place)
@@ -133,9 +135,12 @@ def differences(before: Any, now: Any, name: str = "") -> list[str]:
 
 
 @contextmanager
-def storage_errors(out: Path) -> Iterator[None]:
+def explained(out: Path) -> Iterator[None]:
+    """What ends a study before its time, in words that help."""
     try:
         yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command goes on") from None
     except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
         reason = str(error).splitlines()[0]
         raise RunError(f"{out / STORAGE} cannot be read or written: {reason}") from error
@@ -155,17 +160,25 @@ def open_study(plan: Plan, out: Path) -> optuna.Study:
     return study
 
 
-def begin_again(study: optuna.Study, plan: Plan) -> None:
+def begin_again(study: optuna.Study, plan: Plan, out: Path) -> None:
     """The first trial has the values of the config itself. A trial that a kill or a signal has cut
-    short is begun anew, as another one with its parameters."""
+    short has failed, and another one with its parameters takes its place; once, since it may be
+    what killed the process."""
     trials = study.get_trials(deepcopy=False)
     if not trials:
         study.enqueue_trial(start_of(plan.config, plan.space))
     for trial in trials:
         if trial.state == TrialState.RUNNING:
-            # In this order: between the two a kill costs a trial more, and none is lost.
-            study.enqueue_trial(trial.params)
+            # In this order: a kill in between may repeat a trial, and loses none.
+            if AGAIN not in trial.user_attrs:
+                given = trial.system_attrs.get("fixed_params", {})
+                study.enqueue_trial(given | trial.params, user_attrs={AGAIN: trial.number})
+            shutil.rmtree(folder_of(out, trial.number), ignore_errors=True)
             study.tell(trial.number, state=TrialState.FAIL)
+
+
+def folder_of(out: Path, number: int) -> Path:
+    return out / TRIALS / f"{number:03d}"
 
 
 def num_finished(study: optuna.Study) -> int:
@@ -179,11 +192,8 @@ def run_trials(study: optuna.Study, plan: Plan, num_trials: int, place: Place) -
         for searched in plan.space:
             searched.suggest(trial)
         title = f"Trial {trial.number} ({finished + 1} of {num_trials})"
-        try:
-            with place.console.status(title) as status:
-                outcome = run_one(study, trial, plan, place, programs, followed(status, title))
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command goes on") from None
+        with place.console.status(title) as status:
+            outcome = run_one(study, trial, plan, place, programs, followed(status, title))
         failures = 0 if outcome is None else failures + 1
         place.console.print(
             one_line(f"{title}: {line_of(study, trial.number, plan)}"),
@@ -212,7 +222,7 @@ def run_one(
         value = run_trial(
             trial,
             config_of(plan.config, plan.space, trial.params),
-            place.out / TRIALS / f"{trial.number:03d}",
+            folder_of(place.out, trial.number),
             plan.objective,
             workers=place.workers,
             devices=place.devices,
@@ -265,7 +275,7 @@ def write_best(study: optuna.Study, plan: Plan, out: Path) -> None:
         write_json(out / BEST, content)
 
 
-def summary(study: optuna.Study, plan: Plan) -> Table:
+def best_table(study: optuna.Study, plan: Plan) -> Table:
     """The best trials with what was searched."""
     names = [searched.name for searched in plan.space]
     header = ("trial", plan.objective, *short_settings(names))
@@ -277,11 +287,15 @@ def summary(study: optuna.Study, plan: Plan) -> Table:
         )
         for trial in best_trials(study)[:SHOWN]
     ]
+    return Table(header, rows, f"{plan.config.env.id} {plan.config.method}: the best trials")
+
+
+def counts(study: optuna.Study) -> str:
     states = Counter(trial.state for trial in study.get_trials(deepcopy=False))
-    numbers = f"{states[TrialState.COMPLETE]} complete, {states[TrialState.PRUNED]} ended early"
-    config = plan.config
-    title = f"{config.env.id} {config.method}: the best of {count(sum(states.values()), 'trial')}"
-    return Table(header, rows, f"{title} ({numbers}, {states[TrialState.FAIL]} failed)")
+    return (
+        f"{count(sum(states.values()), 'trial')}: {states[TrialState.COMPLETE]} complete, "
+        f"{states[TrialState.PRUNED]} ended early, {states[TrialState.FAIL]} failed."
+    )
 
 
 def value_text(trial: FrozenTrial) -> str:

@@ -14,7 +14,7 @@ import optuna
 from rich.console import Console
 
 from lfiw.errors import RunError
-from lfiw.learning.config import TrainConfig
+from lfiw.learning.config import TrainConfig, check
 from lfiw.learning.programs import Programs
 from lfiw.results.catalogue import MEASURES
 from lfiw.results.curves import Curves, read_curves
@@ -76,7 +76,8 @@ def run_trial(
 ) -> float:
     """The value of a trial; raises `TrialPruned` where it was ended, and a sentence where it
     failed. Of its folder the config and the log stay."""
-    shutil.rmtree(folder, ignore_errors=True)  # of a trial that was killed before it was known
+    check(config)  # each setting is valid; together they may not be
+    shutil.rmtree(folder, ignore_errors=True)  # a kill may have come before it was known
     try:
         run_jobs(
             [Job(config, folder)],

@@ -305,6 +305,24 @@ class Breaking(Point):
         return super().act(action)
 
 
+class Gated(Point):
+    """Waits while there is a file `gate`, and says so by another one; not in its first steps, in
+    which it is tried."""
+
+    steps = 0
+
+    def __init__(self, gate: str | None) -> None:
+        super().__init__()
+        self.gate = gate and Path(gate)
+
+    def act(self, action: np.ndarray) -> float:
+        self.steps += 1
+        while self.steps > 50 and self.gate and self.gate.exists():
+            self.gate.with_suffix(".reached").touch()
+            time.sleep(0.01)
+        return super().act(action)
+
+
 class Raising(Probe):
     """Shows a picture, and raises in its third step."""
 
@@ -586,6 +604,10 @@ def make_poisoned(poison: int | None = None, length: int = 30) -> Probe:
 
 def make_breaking(fuse: str | None = None, at: int = 350) -> Probe:
     return Breaking(fuse, at)
+
+
+def make_gated(gate: str | None = None) -> Probe:
+    return Gated(gate)
 
 
 def make_exploding(at: int = 5) -> gymnasium.Env[Any, Any]:
