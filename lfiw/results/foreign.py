@@ -149,7 +149,8 @@ def _home(file: Path, named: Path) -> Path:
     """The folder of the run: that of the file, or of NAME.monitor.csv a folder NAME; 0.monitor.csv
     and so on are of one run's environments."""
     folder = file.parent
-    if file.name.endswith(".monitor.csv") and not (name := file.name[:-12]).isdecimal():
+    name = file.name.removesuffix("monitor.csv").rstrip("._-")
+    if _kind_of(file) == MONITOR and name and not name.isdecimal():
         folder = folder / name
     while folder.name.lower() in INNER and named in folder.parents:
         folder = folder.parent
@@ -186,12 +187,13 @@ def names_of(home: Path, env: str = "") -> tuple[str, str, int | None]:
         seed = int(match["seed"])
         names[0] = match["name"] or ""
     # rl-zoo has ENV_1/ENV, whatever the environment is called.
-    is_zoo = bool(seed is not None and names[0] and (folder / names[0]).is_dir())
-    tasks = [name for name in names if ENV_ID.fullmatch(name)]
-    task = env or (names[0] if is_zoo else next(iter(tasks), ""))
-    others = [name for name in names if name and name not in (task, *tasks)]
-    method, above = [*others, "unnamed", "unnamed"][:2]
-    return one_line(task or above), one_line(method), seed
+    if not env and seed is not None and names[0] and (folder / names[0]).is_dir():
+        env = names[0]
+    words = [[] if name == env else name.split("_") for name in names]
+    tasks = [word for own in words for word in own if ENV_ID.fullmatch(word)]
+    others = ["_".join(word for word in own if not ENV_ID.fullmatch(word)) for own in words]
+    method, above = [*filter(None, others), "unnamed", "unnamed"][:2]
+    return one_line(env or next(iter(tasks), above)), one_line(method), seed
 
 
 def _table_runs(path: Path, method: str, task: str) -> list[Run]:

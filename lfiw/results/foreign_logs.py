@@ -270,16 +270,16 @@ def is_table(path: Path) -> bool:
 
 
 def read_table(path: Path) -> list[Row]:
+    lines = read_lines(path, MAX_BYTES, MAX_LINE_BYTES)
+    reader = csv.DictReader(line.decode("utf-8-sig") for line in lines)
     try:
-        lines = read_lines(path, MAX_BYTES, MAX_LINE_BYTES)
-        reader = csv.DictReader(line.decode("utf-8-sig") for line in lines)
         reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
         if missing := _missing(reader.fieldnames):
             raise ValueError(f"it has no column {missing[0]}")
         names = reader.fieldnames
         return [_row({name: row.get(name) or "" for name in names}) for row in reader]
     except (TypeError, ValueError, csv.Error) as error:
-        raise Damaged(_reason(error)) from None
+        raise Damaged(f"line {max(reader.line_num, 1)}: {_reason(error)}") from None
 
 
 def _missing(header: Sequence[str]) -> list[str]:
@@ -295,9 +295,19 @@ def _row(row: dict[str, str]) -> Row:
     if not row["method"].strip():
         raise ValueError("a row has no method")
     return Row(
-        *(row["method"].strip(), short_int(row["seed"]), short_int(row["env_steps"])),
+        *(row["method"].strip(), _whole(row["seed"]), _whole(row["env_steps"])),
         *(float(first(NAMES["value"])), first(NAMES["task"]), first(("agent",))),
     )
+
+
+def _whole(text: str) -> int:
+    """A whole number, also as 1000.0 or 1e6."""
+    number = float(text)
+    if not number.is_integer():
+        raise ValueError(f"{text!r} is not a whole number")
+    if abs(number) >= 2**53:
+        raise ValueError(f"{text!r} is too large")
+    return int(number)
 
 
 def _reason(error: Exception) -> str:

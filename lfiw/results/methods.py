@@ -226,7 +226,8 @@ def _read_logs(
     runs: list[Run] = []
     for method, path in logs:
         own, empty = read_runs(path, method, task, note)
-        runs += own
+        known = {run.source.resolve() for run in runs}  # by a path that was named before
+        runs += [run for run in own if run.source.resolve() not in known]
         missing += empty
     return numbered(runs)
 
