@@ -36,7 +36,8 @@ FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 PRUNED_AFTER = 4  # no trial is ended in the first quarter of its steps
 MAX_FAILURES = 5  # in a row: then it is not the settings that are wrong
 SHOWN = 5  # of the best trials
-AGAIN = "again"  # of a trial: the number of the one whose place it takes
+MAX_REPEATS = 3  # of a trial that was cut short
+REPEATS = "repeats"  # kept beside a trial's parameters
 
 
 @dataclass(frozen=True)
@@ -162,17 +163,18 @@ def open_study(plan: Plan, out: Path) -> optuna.Study:
 
 def begin_again(study: optuna.Study, plan: Plan, out: Path) -> None:
     """The first trial has the values of the config itself. A trial that a kill or a signal has cut
-    short has failed, and another one with its parameters takes its place; once, since it may be
-    what killed the process."""
+    short has failed, and another one with its parameters takes its place; not for ever, since it
+    may be what killed the process."""
     trials = study.get_trials(deepcopy=False)
     if not trials:
         study.enqueue_trial(start_of(plan.config, plan.space))
     for trial in trials:
         if trial.state == TrialState.RUNNING:
             # In this order: a kill in between may repeat a trial, and loses none.
-            if AGAIN not in trial.user_attrs:
+            repeats = trial.user_attrs.get(REPEATS, 0) + 1
+            if repeats <= MAX_REPEATS:
                 given = trial.system_attrs.get("fixed_params", {})
-                study.enqueue_trial(given | trial.params, user_attrs={AGAIN: trial.number})
+                study.enqueue_trial(given | trial.params, user_attrs={REPEATS: repeats})
             shutil.rmtree(folder_of(out, trial.number), ignore_errors=True)
             study.tell(trial.number, state=TrialState.FAIL)
 

@@ -1,11 +1,20 @@
 """What is searched, and in which ranges: from the settings' declarations, worked by hand."""
 
+from pathlib import Path
+
 import optuna
 import pytest
 
 from lfiw.errors import InputError
 from lfiw.learning.config import make_config
-from lfiw.tuning.space import Choices, Interval, config_of, make_space, start_of
+from lfiw.tuning.space import (
+    Choices,
+    Interval,
+    config_of,
+    make_space,
+    start_of,
+    value_of,
+)
 
 
 def space_of(agent: str, replay: str, *searches: str) -> dict[str, Interval | Choices]:
@@ -33,6 +42,21 @@ def test_default_space() -> None:
         "replay.temperature": interval(0.5, 50, "log"),
         "replay.min_effective_sample_size": interval(0, 1, "linear"),
     }
+
+
+def test_documented_ranges_are_those() -> None:
+    def plain(number: float) -> str:
+        return f"{number:.9f}".rstrip("0").rstrip(".")
+
+    page = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
+    config = make_config("A-v1", "sac", "lfiw")
+    space = [own for own in make_space(config, ()) if isinstance(own, Interval)]
+    rows = "".join(
+        f"| `{own.name}` | {plain(value_of(config, own.name))} "
+        f"| {plain(own.low)} to {plain(own.high)} |\n"
+        for own in space
+    )
+    assert f"| setting | default | range |\n| --- | --- | --- |\n{rows}\n" in page
 
 
 @pytest.mark.parametrize(

@@ -94,20 +94,22 @@ def test_a_study_goes_on(outcomes: list[Any], tmp_path: Path) -> None:
     assert [trial.value for trial in study.get_trials()] == [1.0, 2.0, 0.0]
 
 
-def test_a_trial_that_was_cut_short_is_repeated_once(outcomes: list[Any], tmp_path: Path) -> None:
+def test_a_trial_that_was_cut_short_is_repeated_a_few_times(
+    outcomes: list[Any], tmp_path: Path
+) -> None:
     place, plan = make_place(tmp_path / "study"), make_plan()
-    outcomes += [[1.0, 1.0], KeyboardInterrupt("`lfiw resume` goes on"), KeyboardInterrupt()]
-    with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
-        tune(plan, 2, place)
-    (tmp_path / "study" / "trials" / "001").mkdir(parents=True)
-    with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
-        tune(plan, 2, place)
-    assert not (tmp_path / "study" / "trials" / "001").exists()
+    outcomes += [[1.0, 1.0], *(KeyboardInterrupt("`lfiw resume` goes on") for _ in range(4))]
+    for number in (1, 2, 3, 4):
+        with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
+            tune(plan, 2, place)
+        (place.out / "trials" / f"{number:03d}").mkdir(parents=True)
     outcomes += [[2.0, 2.0]]
     study = tune(plan, 2, place)
-    assert states(study) == ["COMPLETE", "FAIL", "FAIL", "COMPLETE"]
-    _, cut, again, other = (trial.params for trial in study.get_trials())
-    assert cut == again != other
+    assert list((place.out / "trials").iterdir()) == []
+    assert states(study) == ["COMPLETE", *["FAIL"] * 4, "COMPLETE"]
+    _, cut, *again, other = (trial.params for trial in study.get_trials())
+    assert again == [cut, cut, cut]
+    assert other != cut
 
 
 def test_failures_in_a_row_end_a_study(outcomes: list[Any], tmp_path: Path) -> None:
