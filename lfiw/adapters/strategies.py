@@ -235,6 +235,8 @@ class SumTree:
 
     def set(self, slots: Tensor, priorities: Tensor) -> None:
         """Of duplicates the largest wins. Sums are taken anew, so that no errors pile up."""
+        if not len(slots):
+            return
         self.leaves[slots] = 0.0
         self.leaves.scatter_reduce_(0, slots, priorities, "amax")
         for above, below in zip(self.levels[-2::-1], self.levels[:0:-1], strict=True):

@@ -108,3 +108,16 @@ def test_marked_lines_are_all_that_lfiw_adds(name: str, tmp_path: Path) -> None:
     )
     assert equal == without
     assert sharp != without
+
+
+def test_her_by_a_strategy(tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3", reason="`make test-adapters` brings it.")
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "sb3_her_strategies.py"), "--total-timesteps", "220"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert re.fullmatch(r"success [01]\.\d\d", done.stdout.strip().splitlines()[-1])

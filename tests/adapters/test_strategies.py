@@ -39,7 +39,7 @@ CAPACITY, BATCH = 700, 256
 CONFIGS = [
     UniformConfig(),
     PerConfig(alpha=0.7, beta=0.3, beta_end=0.9),
-    EreConfig(eta=0.99, eta_end=0.999, min_window=20, cycle_updates=7),
+    EreConfig(eta=0.9985, eta_end=0.9999, min_window=20, cycle_updates=7),
     RecencyConfig(rate=0.01, floor=0.2),
     RecencyConfig(rate=1e-3, floor=0.0),
     InverseAgeConfig(offset=3.0),
@@ -83,8 +83,10 @@ def test_torch_equals_jax(config: Any) -> None:
         clock = Clock(written, update, update / 10)
         noise = theirs.draw(jax.random.key(update))
         on_device = Clock(*(jnp.asarray(value) for value in clock))
-        state, sample, _ = theirs.sample(state, noise, on_device)
+        state, sample, trace = theirs.sample(state, noise, on_device)
         draw = ours.sample(as_torch(noise), order, clock)
+        for name in trace.keys() & ours.trace.keys():  # the window, beta
+            assert ours.trace[name] == pytest.approx(float(trace[name]), rel=1e-4)
         drawn_together += np.mean(np.asarray(sample.slots) == draw.slots.numpy())
         np.testing.assert_allclose(draw.weights, sample.weights, rtol=1e-4)
 
