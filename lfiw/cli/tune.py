@@ -60,8 +60,9 @@ class Tune(OnMachine):
         except ModuleNotFoundError:
             raise InputError(f"lfiw tune needs Optuna: {install_command('tune')}") from None
         from lfiw.runs.layout import method_folder
+        from lfiw.tuning.outcome import Plan, best_table, counts, train_command
         from lfiw.tuning.space import make_space
-        from lfiw.tuning.study import Place, Plan, best_table, counts, train_command, tune
+        from lfiw.tuning.study import Place, tune
 
         config = self.config()
         fixed = [assignment.partition("=")[0].strip() for assignment in self.set]

@@ -2,60 +2,38 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import optuna
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 from rich.console import Console
 from sqlalchemy.exc import SQLAlchemyError
 
 from lfiw.errors import Damaged, InputError, RunError
-from lfiw.learning.config import TrainConfig, check, warnings
+from lfiw.learning.config import check, warnings
 from lfiw.learning.programs import Programs
-from lfiw.results.table import Table
 from lfiw.runs.files import make_parent, read_json, write_json
 from lfiw.runs.lock import LOCK, locked
 from lfiw.runs.trust import signed
 from lfiw.settings import pick, to_json
 from lfiw.training.jobs import Job
 from lfiw.training.start import check_start
-from lfiw.tuning.space import Searched, config_of, start_of, values_of
-from lfiw.tuning.trial import OBJECTIVES, REASON, SEED_VALUES, run_trial
-from lfiw.wording import count, one_line, spread
+from lfiw.tuning.outcome import BEST, Plan, best_trials, line_of
+from lfiw.tuning.space import config_of, start_of
+from lfiw.tuning.trial import OBJECTIVES, REASON, run_trial
+from lfiw.wording import one_line
 
-STUDY, STORAGE, BEST, TRIALS = "study.json", "optuna.db", "best.json", "trials"
+STUDY, STORAGE, TRIALS = "study.json", "optuna.db", "trials"
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 PRUNED_AFTER = 4  # no trial is ended in the first quarter of its steps
 MAX_FAILURES = 5  # in a row: then it is not the settings that are wrong
-SHOWN = 5  # of the best trials
 MAX_REPEATS = 3  # of a trial that was cut short
 REPEATS = "repeats"  # kept beside a trial's parameters
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a study searches, and by which measure. The same folder has the same plan."""
-
-    config: TrainConfig  # with the values of all that is not searched
-    space: tuple[Searched, ...]
-    objective: str = "final"
-    seed: int = 0  # of Optuna's sampler
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "config": to_json(self.config),
-            "search": {searched.name: searched.text() for searched in self.space},
-            "objective": self.objective,
-            "seed": self.seed,
-        }
 
 
 @dataclass(frozen=True)
@@ -242,32 +220,6 @@ def run_one(
     return None
 
 
-def line_of(study: optuna.Study, number: int, plan: Plan) -> str:
-    """What became of a trial, and what it was."""
-    trial = study.get_trials(deepcopy=False)[number]
-    settings = ", ".join(
-        f"{name}={shown(value)}" for name, value in values_of(plan.space, trial.params).items()
-    )
-    if trial.state == TrialState.PRUNED:
-        env_steps = max(trial.intermediate_values)
-        return f"ended at {env_steps:,} steps, below the median; {settings}"
-    if trial.state == TrialState.FAIL:
-        return f"failed, {trial.user_attrs[REASON]}; {settings}"
-    best = study.best_trial.number
-    rank = "the best so far" if best == number else f"trial {best} has {shown(study.best_value)}"
-    return f"{plan.objective} {shown(trial.value)}, {rank}; {settings}"
-
-
-def shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def best_trials(study: optuna.Study) -> list[FrozenTrial]:
-    """Of those that were trained to their end, the best first."""
-    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    return sorted(complete, key=lambda trial: (-(trial.value or 0.0), trial.number))
-
-
 def write_best(study: optuna.Study, plan: Plan, out: Path) -> None:
     """The config of the best trial, as a training records its own."""
     for trial in best_trials(study)[:1]:
@@ -275,49 +227,3 @@ def write_best(study: optuna.Study, plan: Plan, out: Path) -> None:
         facts = {"trial": trial.number, "objective": plan.objective, "value": trial.value}
         content = {"config": to_json(config), "study": facts, **signed(to_json(config.env))}
         write_json(out / BEST, content)
-
-
-def best_table(study: optuna.Study, plan: Plan) -> Table:
-    """The best trials with what was searched."""
-    names = [searched.name for searched in plan.space]
-    header = ("trial", plan.objective, *short_settings(names))
-    rows = [
-        (
-            str(trial.number),
-            value_text(trial),
-            *(shown(value) for value in values_of(plan.space, trial.params).values()),
-        )
-        for trial in best_trials(study)[:SHOWN]
-    ]
-    return Table(header, rows, f"{plan.config.env.id} {plan.config.method}: the best trials")
-
-
-def counts(study: optuna.Study) -> str:
-    states = Counter(trial.state for trial in study.get_trials(deepcopy=False))
-    return (
-        f"{count(sum(states.values()), 'trial')}: {states[TrialState.COMPLETE]} complete, "
-        f"{states[TrialState.PRUNED]} ended early, {states[TrialState.FAIL]} failed."
-    )
-
-
-def value_text(trial: FrozenTrial) -> str:
-    """With four digits where returns are small."""
-    values = np.array(trial.user_attrs[SEED_VALUES])
-    if abs(values).max() >= 100:
-        return spread(values)
-    return " ± ".join(
-        f"{value:.4g}" for value in (values.mean(), *values.std(ddof=1, keepdims=True))
-    )
-
-
-def short_settings(names: Sequence[str]) -> list[str]:
-    """The last part of each name where no two share it."""
-    last = [name.rpartition(".")[2] for name in names]
-    return [own if last.count(own) == 1 else name for own, name in zip(last, names, strict=True)]
-
-
-def train_command(plan: Plan, out: Path) -> str:
-    """How to train with the best settings: on seeds that the study has not seen."""
-    first = max(plan.config.seeds) + 1
-    seeds = ",".join(str(seed) for seed in range(first, first + 5))
-    return f"lfiw train --config {shlex.quote(str(out / BEST))} --seeds {seeds}"

@@ -15,17 +15,9 @@ from lfiw.learning.config import make_config
 from lfiw.runs.lock import locked
 from lfiw.training.callback import Evaluation
 from lfiw.tuning import study as study_module
+from lfiw.tuning.outcome import Plan, best_table, counts, train_command
 from lfiw.tuning.space import make_space
-from lfiw.tuning.study import (
-    MAX_FAILURES,
-    Place,
-    Plan,
-    best_table,
-    counts,
-    num_finished,
-    train_command,
-    tune,
-)
+from lfiw.tuning.study import MAX_FAILURES, Place, num_finished, tune
 from lfiw.tuning.trial import SEED_VALUES, Reporter
 
 ENV = "environments:make_point"
