@@ -261,7 +261,7 @@ class SumTree:
 
 def larger_error(td_errors: Tensor) -> Tensor:
     """The largest of the critics' absolute errors [critics, B]; finite."""
-    errors = td_errors.abs().amax(dim=0).double()
+    errors = td_errors.abs().amax(dim=0)
     return errors.nan_to_num(nan=0.0, posinf=MAX_ERROR).clamp(max=MAX_ERROR)
 
 
@@ -296,7 +296,7 @@ class Prioritised(Uniform):
         return self.tree.find(noise)
 
     def feedback(self, slots: Tensor, td_errors: Tensor) -> None:
-        priorities = self.priorities(larger_error(td_errors).cpu())
+        priorities = self.priorities(larger_error(td_errors).cpu().double())
         self.tree.set(slots, priorities)
         self.max_priority = max(self.max_priority, priorities.max().item())
 
@@ -369,7 +369,7 @@ class Pal(Uniform):
         alpha = self.config.alpha
         mean = lap_priorities(larger_error(td_errors), alpha).mean()
         each = lap_priorities(larger_error(td_errors[None]), alpha)
-        return (each / mean).to(td_errors.dtype)
+        return each / mean
 
 
 STRATEGIES: dict[str, type[Uniform]] = {

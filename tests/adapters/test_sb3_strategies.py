@@ -424,6 +424,33 @@ def test_save_load_go_on(replay: str, tmp_path: Path) -> None:
     alone.learn(80)
 
 
+def test_her_goes_on_after_loading(tmp_path: Path) -> None:
+    """Also in the middle of episodes, whose rows are not drawn yet."""
+    settings = {**small(), "replay": "lap", "replay_buffer_class": sb3.HerReplayBuffer}
+    model = adapted.SAC("MultiInputPolicy", bit_flipping(2), **settings).learn(90)
+    model.save(tmp_path / "model")
+    model.save_replay_buffer(tmp_path / "buffer")
+    loaded = adapted.SAC.load(tmp_path / "model", env=bit_flipping(2))
+    loaded.load_replay_buffer(tmp_path / "buffer", truncate_last_traj=False)
+    slots = [agent.draw(50).slots for agent in (model, loaded)]
+    assert torch.equal(*slots)
+    assert torch.equal(model.draws.strategy.tree.leaves, loaded.draws.strategy.tree.leaves)
+
+
+def test_files_of_lfiw(tmp_path: Path) -> None:
+    """From before there were other strategies; and such a file taken up by another."""
+    model = adapted.SAC("MlpPolicy", pendulum.NAME, lfiw=SHARP, **small()).learn(70)
+    model.lfiw_settings = model.__dict__.pop("replay_settings")
+    model.save(tmp_path / "old")
+    loaded = adapted.SAC.load(tmp_path / "old", env=gym.make(pendulum.NAME))
+    assert loaded.lfiw.config == SHARP and loaded.lfiw.env_steps == 70
+    other = adapted.SAC.load(tmp_path / "old", env=gym.make(pendulum.NAME), replay="per")
+    assert other.lfiw is None and other.draws.strategy.config == PerConfig()
+    other.save(tmp_path / "new")
+    again = adapted.SAC.load(tmp_path / "new", env=gym.make(pendulum.NAME))
+    assert again.lfiw is None and again.draws.strategy.config == PerConfig()
+
+
 def test_the_clock_of_annealing() -> None:
     """Beta goes from 0.4 to 1 within a call of `learn`."""
     model = adapted.SAC("MlpPolicy", pendulum.NAME, replay="per", **small()).learn(100)
