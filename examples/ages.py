@@ -22,7 +22,7 @@ from lfiw.results.catalogue import looks, strategy_title
 from lfiw.types import Clock, EnvSpec
 
 matplotlib.use("agg")
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
 
 @dataclass
