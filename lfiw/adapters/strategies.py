@@ -18,7 +18,6 @@ from lfiw.replay.inverse_age import STRIPS, TABLE, InverseAgeNoise
 from lfiw.replay.lap import MIN_ERROR
 from lfiw.replay.priorities import MAX_ERROR
 from lfiw.replay.recency import BLOCK, MIN_DECAY, RecencyNoise
-from lfiw.replay.sum_tree import BRANCHING
 from lfiw.settings import check_ranges, conformed
 from lfiw.types import Clock, anneal
 
@@ -27,8 +26,9 @@ require("lfiw.adapters", "torch")
 import torch  # noqa: E402
 from torch import Generator, Tensor  # noqa: E402
 
+from lfiw.adapters.sum_tree import SumTree  # noqa: E402
+
 BITS = 2**32
-BELOW_ONE = 1 - 2.0**-52
 
 
 class Order(NamedTuple):
@@ -212,51 +212,6 @@ class Cer(Uniform):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.waiting = state["waiting"]
-
-
-class SumTree:
-    """Priorities of slots, and the sums of BRANCHING of them, and of their sums."""
-
-    def __init__(self, leaves: Tensor) -> None:
-        self.levels = [leaves.new_zeros(-(-len(leaves) // BRANCHING) * BRANCHING)]
-        self.levels[0][: len(leaves)] = leaves
-        while len(self.levels[0]) > BRANCHING:
-            sums = self.levels[0].view(-1, BRANCHING).sum(dim=1)
-            above = sums.new_zeros(-(-len(sums) // BRANCHING) * BRANCHING)
-            above[: len(sums)] = sums
-            self.levels.insert(0, above)
-
-    @property
-    def leaves(self) -> Tensor:
-        return self.levels[-1]
-
-    def total(self) -> Tensor:
-        return self.levels[0].sum()
-
-    def set(self, slots: Tensor, priorities: Tensor) -> None:
-        """Of duplicates the largest wins. Sums are taken anew, so that no errors pile up."""
-        if not len(slots):
-            return
-        self.leaves[slots] = 0.0
-        self.leaves.scatter_reduce_(0, slots, priorities, "amax")
-        for above, below in zip(self.levels[-2::-1], self.levels[:0:-1], strict=True):
-            slots = slots // BRANCHING
-            above[slots] = below.view(-1, BRANCHING)[slots].sum(dim=1)
-
-    def find(self, uniforms: Tensor) -> Tensor:
-        """Slots [B] for uniforms [B] in [0, 1); a zero priority is never drawn."""
-        remaining = uniforms * self.total()
-        nodes = torch.zeros(len(uniforms), dtype=torch.int64)
-        for level in self.levels:
-            values = level.view(-1, BRANCHING)[nodes]
-            running = values.cumsum(dim=1)
-            # Rounding may leave `remaining` at or past the end: then the last drawable child.
-            remaining = torch.minimum(remaining, running[:, -1] * BELOW_ONE)
-            child = torch.searchsorted(running, remaining[:, None], right=True)[:, 0]
-            before = (running - values).gather(1, child[:, None])[:, 0]
-            remaining = (remaining - before).clamp(min=0.0)
-            nodes = nodes * BRANCHING + child
-        return nodes
 
 
 def larger_error(td_errors: Tensor) -> Tensor:

@@ -16,10 +16,10 @@ from programs import make_context, random_rows  # noqa: E402
 from lfiw.adapters.strategies import (  # noqa: E402
     STRATEGIES,
     Order,
-    SumTree,
     as_replay,
     make_strategy,
 )
+from lfiw.adapters.sum_tree import SumTree  # noqa: E402
 from lfiw.errors import InputError  # noqa: E402
 from lfiw.replay import REPLAYS, make_replay  # noqa: E402
 from lfiw.replay.cer import CerConfig  # noqa: E402
