@@ -7,6 +7,7 @@ from scipy.stats import chisquare
 
 from lfiw.replay.inverse_age import (
     STRIPS,
+    TABLE,
     InverseAgeConfig,
     InverseAgeNoise,
     inverse_ages,
@@ -54,6 +55,15 @@ def test_draws_follow_the_formula(size: int, capacity: int, offset: float) -> No
     drawn = counts(size, capacity, offset)
     chances = 1 / (np.arange(len(drawn)) + offset)
     assert chisquare(drawn, DRAWS * chances / np.sum(chances)).pvalue > 1e-3
+
+
+def test_the_closed_form_has_its_exact_share() -> None:
+    """Of 600 rows the first 128 have 1 + 1/2 + ... + 1/128 of 1 + ... + 1/600."""
+    sums = np.cumsum(1 / np.arange(1, 601))
+    share = sums[TABLE - 1] / sums[-1]
+    parts = jnp.array([share - 1e-5, share + 1e-5])
+    noise = InverseAgeNoise(parts, jnp.zeros(2), jnp.zeros(2))
+    np.testing.assert_array_equal(inverse_ages(noise, jnp.int32(600), 1.0), [0, TABLE])
 
 
 def test_a_large_offset_is_uniform() -> None:
