@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from lfiw.results.catalogue import looks
 from lfiw.results.plot import new_panels, save_figure
+from lfiw.results.table import Table, Text
 
 FloatArray = NDArray[np.floating[Any]]
 ErrorCurves = dict[str, FloatArray]  # weighting -> mean error at the start and after each epoch
@@ -200,6 +201,30 @@ def summarise(curves_by_key: dict[float, ErrorCurves], config: ChainConfig) -> d
             for share in config.relative_thresholds
         },
     }
+
+
+HEADINGS = {
+    "uniform": "uniform",
+    "td_error": "TD error",
+    "stationary": "stationary",
+    "stationary_floor": f"stationary, floor {FLOOR}",
+}
+SHOWN_DISCOUNTS = (0.9, 0.95, 0.98)
+
+
+def epochs_table(result: ChainResult) -> Table:
+    """Epochs to two small errors at some discounts of the sweep, by what weights the updates."""
+    share = min(result.config.relative_thresholds)
+    rows = []
+    for discount in SHOWN_DISCOUNTS:
+        curves = result.sweep[discount]
+        small = share * float(curves["uniform"][0])
+        for goal, threshold in (("error 1", 1.0), (f"{share:.0%} of the start", small)):
+            epochs = epochs_below(curves, threshold).values()
+            fewest = min(count for count in epochs if count is not None)
+            cells = [Text("never" if n is None else f"{n:,}", best=n == fewest) for n in epochs]
+            rows.append([f"discount {discount}, {goal}", *cells])
+    return Table(["epochs to", *HEADINGS.values()], rows)
 
 
 LOOKS = looks(weighting.strategy for weighting in WEIGHTINGS.values())

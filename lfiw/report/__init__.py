@@ -8,7 +8,7 @@ from pathlib import Path
 from lfiw.errors import InputError
 from lfiw.report.export import aggregates_csv, cells_csv
 from lfiw.report.figures import write_figures
-from lfiw.report.page import make_page
+from lfiw.report.page import Preface, make_page
 from lfiw.report.summary import Summary, summarise
 from lfiw.report.tables import all_tables, markdown
 from lfiw.results.methods import Method, read_methods
@@ -23,16 +23,18 @@ def write_report(
     env_steps: int | None = None,
     task: str = "",
     baseline: str = "",
+    preface: Preface | None = None,
 ) -> list[Path]:
     """Everything about the named methods, or all, of the runs at or below the sources, written to
     a folder; the page first. `task` names that of other libraries' logs, and `baseline` the method
-    that the others are compared with, uniform replay where it is empty."""
+    that the others are compared with, uniform replay where it is empty; a `preface` stands before
+    the results."""
     folder = Path(out)
     if (folder / CONFIG).is_file():
         raise InputError(f"{out} is a method folder: choose another one for the report.")
     methods = read_methods(sources, names, note, env_steps, task)
     summary = summarise(methods, baseline)
-    texts = make_texts(methods, summary)
+    texts = make_texts(methods, summary, preface)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
@@ -43,11 +45,13 @@ def write_report(
     return [*(folder / name for name in texts), *figures]
 
 
-def make_texts(methods: Sequence[Method], summary: Summary) -> dict[str, str]:
+def make_texts(
+    methods: Sequence[Method], summary: Summary, preface: Preface | None = None
+) -> dict[str, str]:
     """The files of a report that are text, by name."""
     tables = all_tables(summary, methods)
     return {
-        "index.html": make_page(methods, summary, tables),
+        "index.html": make_page(methods, summary, tables, preface),
         "tables.md": markdown(tables),
         "cells.csv": cells_csv(summary),
         "aggregates.csv": aggregates_csv(summary),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,12 +39,33 @@ AGES = (
 )
 
 
-def make_page(methods: Sequence[Method], summary: Summary, tables: dict[str, list[Table]]) -> str:
+class Chapter(NamedTuple):
+    """What stands before the results on a page."""
+
+    title: str
+    text: str
+    picture: Path | None = None  # a PNG file
+    table: Table | None = None
+
+
+class Preface(NamedTuple):
+    title: str  # of the page
+    chapters: Sequence[Chapter]
+
+
+def make_page(
+    methods: Sequence[Method],
+    summary: Summary,
+    tables: dict[str, list[Table]],
+    preface: Preface | None = None,
+) -> str:
     tasks = summary.tasks
     subject = "Experience replay" if summary.has_own else "Learning curves"
     title = f"{subject} on {', '.join(tasks) if len(tasks) < 3 else f'{len(tasks)} tasks'}"
+    chapters = preface.chapters if preface else ()
     parts = {
-        "title": escape(title),
+        "title": escape(preface.title if preface else title),
+        "chapters": "".join(map(_chapter, chapters)),
         "records": "Exact configurations" if summary.has_own else "Where the logs are",
         "base": escape(summary.base),
         "baseline": escape(summary.baseline or "uniform"),
@@ -104,6 +127,20 @@ def coverage(summary: Summary) -> str:
     return (
         "Not all methods were run on the same tasks, and scores over different tasks do not "
         f"compare. {' '.join(groups)}"
+    )
+
+
+def _chapter(chapter: Chapter) -> str:
+    """Its picture is inside the page, as all else."""
+    picture = ""
+    if chapter.picture:
+        data = base64.b64encode(chapter.picture.read_bytes()).decode()
+        source = f"data:image/png;base64,{data}"
+        picture = f'<div class="scroll"><img class="picture" src="{source}" alt=""></div>'
+    table = chapter.table.html() if chapter.table else ""
+    return (
+        f"<section><h2>{escape(chapter.title)}</h2><p>{escape(chapter.text)}</p>"
+        f"{picture}{table}</section>"
     )
 
 

@@ -77,7 +77,7 @@ def _html_row(row: Sequence[Text | str]) -> str:
     cells = [f'<th scope="row">{escape(first.words)}</th>']
     for text in rest:
         words = escape(text.words)
-        mark = f'<span class="best" title="highest mean"> {BEST}</span>' if text.best else ""
+        mark = f'<span class="best" title="best"> {BEST}</span>' if text.best else ""
         words = f"<strong>{words}</strong>{mark}" if text.best else words
         note = f"<small>{escape(text.note)}</small>" if text.note else ""
         empty = ' class="empty"' if text.words in (NOT_RUN, NOT_PLANNED) else ""
