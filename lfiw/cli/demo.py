@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
@@ -76,7 +76,7 @@ def demo_configs() -> list[TrainConfig]:
     """Weights begin after a fifth of the training."""
     from lfiw.learning.config import make_config
 
-    common = {
+    common: dict[str, Any] = {
         "seeds": (0, 1, 2),
         "env_steps": DEMO_ENV_STEPS,
         "random_env_steps": 1000,
@@ -84,7 +84,7 @@ def demo_configs() -> list[TrainConfig]:
         "eval_every_env_steps": 500,
         "agent.hidden_sizes": SMALL_NETWORKS,
     }
-    weights = {
+    weights: dict[str, Any] = {
         "replay.hidden_sizes": SMALL_NETWORKS,
         "replay.fast_size": 1000,
         "replay.warmup_env_steps": 2000,

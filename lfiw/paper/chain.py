@@ -215,7 +215,7 @@ SHOWN_DISCOUNTS = (0.9, 0.95, 0.98)
 def epochs_table(result: ChainResult) -> Table:
     """Epochs to two small errors at some discounts of the sweep, by what weights the updates."""
     share = min(result.config.relative_thresholds)
-    rows = []
+    rows: list[list[Text | str]] = []
     for discount in SHOWN_DISCOUNTS:
         curves = result.sweep[discount]
         small = share * float(curves["uniform"][0])
