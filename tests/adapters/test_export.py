@@ -4,11 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from lfiw import export, load_policy
 from lfiw.runs.layout import policy_file
 from lfiw.runs.policies import save_policies
+
+torch = pytest.importorskip(
+    "torch", reason="PyTorch is not installed; `make test-adapters` brings it."
+)
 
 
 @pytest.mark.parametrize("normalised", [False, True])
