@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Other libraries' agents, which the adapters are tested against.
 ADAPTERS := .venv-adapters
 
-.PHONY: install demo check test test-all test-adapters test-wheel test-faults clean
+.PHONY: install demo check test test-all test-adapters test-wheel test-faults constraints clean
 
 install: $(STAMP)
 
@@ -47,11 +47,15 @@ test-adapters: $(ADAPTERS)/.installed
 
 # What users install: built, put into an environment of its own, and used far from this folder.
 test-wheel: install
-	rm -rf build
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w build/wheel .
-	$(PYTHON) -m venv build/wheel/venv
-	build/wheel/venv/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt build/wheel/lfiw-*.whl
-	build/wheel/venv/bin/python -I tests/support/installed.py
+	rm -rf build/lib build/wheel dist
+	$(BIN)/python -m build --outdir dist . >/dev/null
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt dist/lfiw-*.whl
+	build/wheel/bin/python -I tests/support/installed.py
+
+# The newest versions that fit pyproject.toml, as pins of all environments.
+constraints:
+	$(PYTHON) tools/pins.py
 
 # What takes too long even for `make test-all`, such as the full counts of docs/reliability.md; without
 # neighbours, since signals are timed there.
