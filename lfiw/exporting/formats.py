@@ -71,7 +71,7 @@ def encode_numpy(layers: Layers) -> bytes:
 
 
 def decode_numpy(content: bytes) -> Actions:
-    """The lines of docs/usage.md, with no function of ours."""
+    """The lines of docs/guides/deploy.md, with no function of ours."""
     file = np.load(io.BytesIO(content), allow_pickle=False)
 
     def act(obs: np.ndarray) -> np.ndarray:

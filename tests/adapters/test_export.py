@@ -31,7 +31,7 @@ def test_a_torch_program_acts_as_the_policy(tmp_path: Path, normalised: bool) ->
     save_policies(tmp_path, {0: plain}, {})
     assert policy_file(tmp_path, 0).is_file()
     path = export(tmp_path, "torch", tmp_path / "policy.pt2")
-    program = torch.export.load(path).module()  # as docs/usage.md says
+    program = torch.export.load(path).module()  # as docs/guides/deploy.md says
     for rows in (1, 5):
         obs = 3 * rng.standard_normal((rows, 3)).astype(np.float32)
         expected, _ = load_policy(tmp_path).predict(obs)

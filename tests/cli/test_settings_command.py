@@ -1,4 +1,4 @@
-"""What each setting means: said once, and shown by `lfiw settings` and docs/usage.md alike."""
+"""What each setting means: said once, and shown by `lfiw settings` and docs/settings.md alike."""
 
 import io
 from pathlib import Path
@@ -14,7 +14,7 @@ from lfiw.learning.scalars import traced_settings
 from lfiw.replay import REPLAYS
 from lfiw.settings import parts, walk
 
-USAGE = (Path(__file__).parents[2] / "docs" / "usage.md").read_text(encoding="utf-8")
+SETTINGS = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
 
 
 def settings(agent: str, replay: str) -> dict[str, str]:
@@ -104,5 +104,5 @@ def rows(prefix: str, agent: str, replay: str) -> list[str]:
 )
 def test_manual_says_the_same(prefix: str, agent: str, replay: str) -> None:
     """A row that differs is printed as it should be, to be pasted there."""
-    missing = [row for row in rows(prefix, agent, replay) if row not in USAGE]
+    missing = [row for row in rows(prefix, agent, replay) if row not in SETTINGS]
     assert not missing, "\n" + "\n".join(missing)
