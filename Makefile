@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Other libraries' agents, which the adapters are tested against.
 ADAPTERS := .venv-adapters
+# What builds the documentation's site.
+DOCS := .venv-docs
 
-.PHONY: install demo check test test-all test-adapters test-wheel test-faults constraints clean
+.PHONY: install demo check test test-all test-adapters test-wheel test-faults docs constraints clean
 
 install: $(STAMP)
 
@@ -29,9 +31,10 @@ test: check
 	$(BIN)/pytest
 
 # And all the rest: trainings that are killed again and again, every method, a Ray cluster, a
-# browser, other libraries' agents.
+# browser, other libraries' agents, the site.
 test-all:
 	$(MAKE) test
+	$(MAKE) docs
 	$(BIN)/pytest -m "slow and not faults" --ignore tests/adapters
 	$(MAKE) test-adapters
 	$(MAKE) test-wheel
@@ -44,6 +47,17 @@ $(ADAPTERS)/.installed: pyproject.toml constraints.txt constraints-adapters.txt 
 
 test-adapters: $(ADAPTERS)/.installed
 	OMP_NUM_THREADS=1 $(ADAPTERS)/bin/pytest tests/adapters
+
+# After the other: both builds write into this folder.
+$(DOCS)/.installed: pyproject.toml constraints.txt constraints-docs.txt | $(STAMP)
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -c constraints-docs.txt -e ".[docs]"
+	touch $@
+
+# The site over docs/, in build/site. A link or an anchor that leads nowhere fails.
+docs: $(DOCS)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	@echo "The site is in build/site: python -m http.server -d build/site"
 
 # What users install: built, put into an environment of its own, and used far from this folder.
 test-wheel: install
@@ -64,4 +78,4 @@ test-faults: install $(ADAPTERS)/.installed
 	OMP_NUM_THREADS=1 $(ADAPTERS)/bin/pytest -n 0 -m faults tests/adapters
 
 clean:
-	rm -rf $(VENV) $(ADAPTERS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(ADAPTERS) $(DOCS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,74 @@
+"""What the site needs beside the files of docs/: pages from outside of it, links to these, and
+mathematics as MathML, which browsers draw by themselves."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path, PurePosixPath
+from posixpath import normpath, relpath
+from typing import Any
+
+from latex2mathml.converter import convert
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[2]
+# Files outside of docs/ that are pages too, under their own path; so is what they link to.
+OUTSIDE = ["CHANGELOG.md", "CONTRIBUTING.md", "results/README.md"]
+SCRIPTS = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("examples/*.py"))]
+
+# Code, or [text](path#anchor).
+LINK = re.compile(
+    r"^```.*?^```|\[([^\[\]]*)\]\((?![a-z]+:|#)([^)\s#]+)((?:#[^)\s]*)?)\)", re.DOTALL | re.M
+)
+MATH = re.compile(r'<(span|div) class="arithmatex">\\[\[(](.*?)\\[\])]</\1>', re.DOTALL)
+
+
+def repository_path(src_uri: str, link: str = "") -> str:
+    """Of a page, or of what it links to."""
+    page = PurePosixPath(src_uri if src_uri in OUTSIDE else f"docs/{src_uri}")
+    return normpath(page.parent / link) if link else str(page)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    for path in OUTSIDE:
+        files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for path in SCRIPTS:
+        code = (ROOT / path).read_text(encoding="utf-8")
+        text = f"# {Path(path).name}\n\n```python\n{code}```\n"
+        files.append(File.generated(config, f"{path}.md", content=text))
+    for page in list(files.documentation_pages()):
+        for link in LINK.finditer(page.content_string):
+            path = repository_path(page.src_uri, link[2] or ".")
+            outside = not path.startswith("docs/") and Path(path).suffix not in (".md", ".py")
+            if outside and (ROOT / path).is_file() and path not in files.src_uris:
+                files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links between files of the repository, as links between pages of the site."""
+    here = page.file.src_uri
+
+    def in_site(match: re.Match[str]) -> str:
+        text, link, anchor = match.groups()
+        if link is None:  # code
+            return match[0]
+        path = repository_path(here, link)
+        if (ROOT / path).is_dir():
+            if not (ROOT / path / "README.md").is_file():
+                return text  # a folder without a page
+            path += "/README.md"
+        path = f"{path}.md" if path in SCRIPTS else path.removeprefix("docs/")
+        return f"[{text}]({relpath(path, PurePosixPath(here).parent)}{anchor})"
+
+    return LINK.sub(in_site, markdown)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    def drawn(match: re.Match[str]) -> str:
+        display = "block" if match[1] == "div" else "inline"
+        math = convert(html.unescape(match[2]).strip(), display=display)
+        return f'<{match[1]} class="math">{math}</{match[1]}>'
+
+    return MATH.sub(drawn, content)
