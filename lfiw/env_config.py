@@ -10,6 +10,11 @@ from lfiw.settings import setting
 
 @dataclass(frozen=True)
 class EnvConfig:
+    """An environment with its arguments.
+
+    >>> lfiw.EnvConfig("Ant-v5", {"include_cfrc_ext_in_observation": False})
+    """
+
     id: str = setting(MISSING, "the environment: a Gymnasium id, or a function module:function")
     kwargs: dict[str, Any] = setting({}, "its arguments, each as env.kwargs.NAME")
     max_episode_steps: int | None = setting(

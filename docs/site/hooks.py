@@ -1,5 +1,5 @@
 """What the site needs beside the files of docs/: pages from outside of it, links to these, and
-mathematics as MathML, which browsers draw by themselves."""
+mathematics as pictures, which look the same everywhere and need no font and no script."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import re
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 from typing import Any
+from xml.etree.ElementTree import tostring
 
-from latex2mathml.converter import convert
 from mkdocs.structure.files import File
+from ziamath import Latex
+from ziamath import config as math_settings
 
 ROOT = Path(__file__).parents[2]
+EM = 100.0  # units of a picture to the size of its text
+math_settings.svg2 = False  # each picture by itself
+math_settings.precision = 1
 # Files outside of docs/ that are pages too, under their own path; so is what they link to.
 OUTSIDE = ["CHANGELOG.md", "CONTRIBUTING.md", "results/README.md"]
 SCRIPTS = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("examples/*.py"))]
@@ -49,6 +54,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links between files of the repository, as links between pages of the site."""
     here = page.file.src_uri
+    if here == "index.md":
+        page.meta["hide"] = ["navigation"]  # the tabs are all there is
 
     def in_site(match: re.Match[str]) -> str:
         text, link, anchor = match.groups()
@@ -66,9 +73,16 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    def drawn(match: re.Match[str]) -> str:
-        display = "block" if match[1] == "div" else "inline"
-        math = convert(html.unescape(match[2]).strip(), display=display)
-        return f'<{match[1]} class="math">{math}</{match[1]}>'
-
     return MATH.sub(drawn, content)
+
+
+def drawn(match: re.Match[str]) -> str:
+    """An equation as a picture in the size and colour of the text around it, read out as LaTeX."""
+    tag, tex = match[1], html.unescape(match[2]).strip()
+    math = Latex(tex, size=EM, color="currentColor", inline=tag == "span")
+    picture = math.svgxml()
+    _, top, width, height = (float(number) for number in picture.get("viewBox").split())
+    below = -(top + height) / EM
+    size = f"width:{width / EM:.3f}em;height:{height / EM:.3f}em;vertical-align:{below:.3f}em"
+    picture.attrib.update({"role": "img", "aria-label": tex, "style": size})
+    return f'<{tag} class="math">{tostring(picture, encoding="unicode")}</{tag}>'

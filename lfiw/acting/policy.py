@@ -143,7 +143,17 @@ class Policy:
         episode_start: Any = None,
         deterministic: bool = True,
     ) -> tuple[np.ndarray, Any]:
-        """Action for one observation or a batch of them, as in Stable-Baselines3."""
+        """Action for one observation or a batch of them, as in Stable-Baselines3.
+
+        Args:
+            obs: Raw observations, `[D]` or `[B, D]`.
+            state: Returned as it is; these policies have no memory.
+            episode_start: Not used.
+            deterministic: False explores as in training.
+
+        Returns:
+            Actions in the units of the environment, float32, and `state`.
+        """
         obs = np.asarray(obs, np.float32)
         if obs.shape[-1:] != (self.unscaled.obs_size,):
             raise ValueError(

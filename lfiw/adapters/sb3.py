@@ -113,14 +113,21 @@ class WeightedCritic(ReplayAgent):
 
 
 class SAC(WeightedCritic, sb3.SAC):
+    """stable_baselines3.SAC with `lfiw=LfiwConfig(...)` or `replay="per"`, a name or a config; both
+    may be left out. All other arguments are its own."""
+
     loss_factor = 0.5
 
 
 class TD3(WeightedCritic, sb3.TD3):
+    """stable_baselines3.TD3, with the arguments of `SAC` above."""
+
     loss_factor = 1.0
 
 
 class DDPG(WeightedCritic, sb3.DDPG):
+    """stable_baselines3.DDPG, with the arguments of `SAC` above."""
+
     loss_factor = 1.0
 
 
@@ -166,8 +173,16 @@ def __getattr__(name: str) -> Any:
 
 
 def attach(model: Any, config: Any = None, replay: Any = None) -> Any:
-    """Give a model that exists LFIW's weights, or another strategy by its name or settings, from
-    its next update on; the same model."""
+    """Give a model that exists LFIW's weights, or another strategy, from its next update on.
+
+    Args:
+        model: A SAC, TD3, DDPG or TQC of the library, or of a class that extends one.
+        config: An `LfiwConfig`, for LFIW; or the settings of another strategy.
+        replay: Another strategy by its name or settings.
+
+    Returns:
+        The same model.
+    """
     kind = type(model)
     if isinstance(model, ReplayAgent):
         has = "LFIW's weights" if model.lfiw else f"replay={model.draws.strategy.config.name!r}"

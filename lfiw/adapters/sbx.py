@@ -69,8 +69,13 @@ class WeightColumn(ReplayAgent):
 
 
 class SAC(WeightColumn, sbx.SAC):
+    """sbx.SAC with `lfiw=LfiwConfig(...)` or `replay="recency"`, a name or a config; both may be
+    left out. All other arguments are its own."""
+
     update_critic = staticmethod(weighted(sbx.SAC.update_critic))
 
 
 class TD3(WeightColumn, sbx.TD3):
+    """sbx.TD3, with the arguments of `SAC` above."""
+
     update_critic = staticmethod(weighted(sbx.TD3.update_critic))

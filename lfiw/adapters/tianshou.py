@@ -113,8 +113,11 @@ class Weighed(ReplayBuffer):
 
 
 class LfiwReplayBuffer(Weighed, ReplayBuffer):
-    """`ReplayBuffer(size, ...)` for one environment."""
+    """`ReplayBuffer(size, ...)` for one environment, with LFIW's weights in `batch.weight`.
+
+    Also takes `lfiw`, an `LfiwConfig`; `learning_rate`, the critic's; `seed` and `device`.
+    """
 
 
 class LfiwVectorReplayBuffer(Weighed, VectorReplayBuffer):
-    """`VectorReplayBuffer(total_size, buffer_num, ...)` for several."""
+    """`VectorReplayBuffer(total_size, buffer_num, ...)` for several; else as above."""

@@ -121,8 +121,12 @@ class Drawing(ReplayBuffer):
 
 
 class StrategyReplayBuffer(Drawing, ReplayBuffer):
-    """`ReplayBuffer(size, ...)` for one environment."""
+    """`ReplayBuffer(size, ...)` for one environment, whose batches a strategy draws.
+
+    Also takes `replay`, a name or a config, and `seed`. Set `progress`, from 0 to 1, where settings
+    are annealed.
+    """
 
 
 class StrategyVectorReplayBuffer(Drawing, VectorReplayBuffer):
-    """`VectorReplayBuffer(total_size, buffer_num, ...)` for several."""
+    """`VectorReplayBuffer(total_size, buffer_num, ...)` for several; else as above."""

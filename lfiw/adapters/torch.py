@@ -158,6 +158,15 @@ class Lfiw:
     memory. `weights` takes the batch that the critic is about to learn from, trains the network
     once on it and as many fast transitions, and returns weights of mean one, all one before
     the warm-up is over. All randomness is drawn from a generator of its own.
+
+    Args:
+        obs_dim: Numbers in an observation.
+        action_dim: Numbers in an action.
+        config: An `lfiw.LfiwConfig`; the default one if it is left out.
+        buffer_size: Transitions that the agent's replay memory can hold.
+        learning_rate: The critic's; `config.learning_rate` goes before.
+        seed: Of the generator.
+        device: Where the network and the fast memory are.
     """
 
     def __init__(
@@ -166,8 +175,8 @@ class Lfiw:
         action_dim: int,
         config: LfiwConfig | None = None,
         *,
-        buffer_size: int,  # transitions that the agent's replay memory can hold
-        learning_rate: float = 3e-4,  # of the critic; config.learning_rate goes before
+        buffer_size: int,
+        learning_rate: float = 3e-4,
         seed: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
@@ -271,6 +280,7 @@ class Lfiw:
         }
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
+        """The inverse of `state_dict`."""
         self.ratio.network.load_state_dict(state["network"], strict=strict)
         self.ratio.optimiser.load_state_dict(state["optimiser"])
         self.generator.set_state(state["generator"].cpu())

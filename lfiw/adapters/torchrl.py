@@ -45,8 +45,15 @@ def calling_buffer() -> Any:
 
 
 class LfiwWeights(Transform):
-    """Observes what is added to the buffer and weighs each sample. State is in `state_dict`. The
-    size of the replay memory is that of the buffer's storage, unless `buffer_size` is given."""
+    """Observes what is added to the buffer and weighs each sample. State is in `state_dict`.
+
+    Args:
+        config: An `lfiw.LfiwConfig`; the default one if it is left out.
+        obs_keys: Where observations are in a stored item.
+        action_key: Where actions are.
+        buffer_size: In transitions, where a stored item has several; else that of the storage.
+        **settings: Of `lfiw.torch.Lfiw`: `learning_rate`, `seed`, `device`.
+    """
 
     def __init__(
         self,
@@ -54,8 +61,8 @@ class LfiwWeights(Transform):
         *,
         obs_keys: Sequence[Any] = ("observation",),
         action_key: Any = "action",
-        buffer_size: int | None = None,  # in transitions, where a stored item has several
-        **settings: Any,  # of lfiw.torch.Lfiw: learning_rate, seed, device
+        buffer_size: int | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__(in_keys=[], out_keys=[])
         self.config, self.buffer_size, self.settings = config, buffer_size, settings
@@ -145,6 +152,8 @@ class CriticOnly:
 
 
 class SACLoss(CriticOnly, objectives.SACLoss):
+    """torchrl's SACLoss, which weights the critic's loss alone."""
+
     def qvalue_v1_loss(self, tensordict: Any) -> Any:
         return self.weighted(super().qvalue_v1_loss, tensordict)
 
@@ -153,7 +162,8 @@ class SACLoss(CriticOnly, objectives.SACLoss):
 
 
 class TD3Loss(CriticOnly, objectives.TD3Loss):
-    """Its `td_error` is absolute, as that of SACLoss is; the library squares it here."""
+    """torchrl's TD3Loss, which weights the critic's loss alone. Its `td_error` is absolute, as that
+    of SACLoss is; the library squares it."""
 
     def value_loss(self, tensordict: Any) -> Any:
         loss, metadata = self.weighted(super().value_loss, tensordict)

@@ -21,6 +21,10 @@ class ReplaySampler(Sampler):
     """Draws from a storage that is written round and round; weights are `priority_weight`.
 
     `progress`, from 0 to 1, is the user's to set where settings are annealed.
+
+    Args:
+        replay: The name of a strategy, or its config.
+        seed: Of its own random generator.
     """
 
     def __init__(self, replay: Any, *, seed: int = 0) -> None:
@@ -99,6 +103,7 @@ class ReplaySampler(Sampler):
             self.missing = 0
 
     def metrics(self) -> dict[str, float]:
+        """Of the last draw; empty before the first."""
         return {} if self.draws is None else self.draws.strategy.metrics()
 
     def _empty(self) -> None:

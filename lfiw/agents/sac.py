@@ -28,6 +28,8 @@ LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # rlkit
 
 @dataclass(frozen=True)
 class SacConfig:
+    """Soft Actor-Critic (Haarnoja et al., 2018)."""
+
     name: ClassVar[str] = "sac"
     learning_rate: float = setting(
         3e-4, "Adam's, for actor, critics and entropy coefficient", above=0

@@ -25,6 +25,8 @@ from lfiw.types import SQUARES, Clock, EnvSpec, Metrics, Sample, TdLoss, Trace
 
 @dataclass(frozen=True)
 class Td3Config:
+    """Twin Delayed DDPG (Fujimoto et al., 2018)."""
+
     name: ClassVar[str] = "td3"
     learning_rate: float = setting(1e-3, "Adam's, for actor and critics", above=0)  # Table 3
     gamma: float = setting(0.99, "discount", at_least=0, at_most=1)  # paper, Table 3

@@ -45,6 +45,8 @@ SIZES = {"small": ((256, 256), (256, 256)), "published": ((512,) * 4, (256,) * 4
 
 @dataclass(frozen=True)
 class XqcConfig:
+    """SAC with well-conditioned critics (Palenicek et al., 2025)."""
+
     name: ClassVar[str] = "xqc"
     learning_rate: float = setting(3e-4, "Adam's at first, for all that is learned", above=0)
     learning_rate_end: float = setting(3e-5, "the same at the schedule's end", above=0)

@@ -216,9 +216,15 @@ def export(
 ) -> Path:
     """The deterministic policy of one seed as one file, which needs nothing of lfiw.
 
-    `to` is "numpy" (an .npz of plain arrays), "onnx" or "torch" (a .pt2 of torch.export). Each
-    maps raw observations [B, D] to actions [B, A] in the units of the environment. The file is
+    It maps raw observations [B, D] to actions [B, A] in the units of the environment, and is
     written only if it acts as the numpy policy does.
+
+    Args:
+        folder: A method folder, or what `lfiw.train` returned.
+        to: `"numpy"` (an .npz of plain arrays), `"onnx"` or `"torch"` (a .pt2 of torch.export).
+        out: The file; by default `policy` with the format's suffix.
+        seed: The training seed whose policy it is.
+        which: `"latest"`, or `"best"` for the policy that was evaluated best in training.
 
     >>> lfiw.export(training, "onnx", "policy.onnx")
     """

@@ -39,7 +39,7 @@ class CheckpointConfig:
 class TrainConfig:
     """Everything that decides the bits of a method's runs. Defaults: the `default` preset."""
 
-    env: EnvConfig
+    env: EnvConfig  # a Gymnasium id, or a function, with its arguments
     agent: Any = part(lambda: AGENTS, SacConfig, "the agent")
     replay: Any = part(lambda: REPLAYS, LfiwConfig, "the replay strategy")
     seeds: tuple[int, ...] = setting((0,), "one run for each; all different", at_least=0)
@@ -68,7 +68,7 @@ class TrainConfig:
     stop_at_return: float | None = setting(
         None, "a run ends when the mean return of an evaluation reaches it"
     )
-    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)  # when it is saved
     matmul_precision: Literal["default", "high", "highest"] = setting(
         "default", "of matrix products on the device"
     )
@@ -108,8 +108,17 @@ def make_config(
     preset: str = "default",
     **settings: Any,
 ) -> TrainConfig:
-    """A configuration by names or configs; `settings` are those of TrainConfig, with dotted names
-    for those of its parts."""
+    """A configuration by names or configs.
+
+    Args:
+        env: A Gymnasium id, a function `"module:function"`, or an `EnvConfig`.
+        agent: A name or a config.
+        replay: A name or a config.
+        preset: `"default"`, or `"paper"`; configs that are given stay as they are.
+        **settings: Those of `TrainConfig`, with dotted names for those of its parts.
+
+    >>> lfiw.make_config("Hopper-v5", "sac", "lfiw", env_steps=300_000, **{"agent.gamma": 0.98})
+    """
     pick(preset, dict.fromkeys(PRESETS), "preset")
 
     def chosen(value: Any, registry: Registry, what: str) -> Any:

@@ -57,6 +57,8 @@ class RatioState(NamedTuple):
 
 
 class Ratio(NamedTuple):
+    """A ratio network as pure functions over its state."""
+
     init: Callable[[Array], RatioState]
     # (state, slow [B, D+A], fast [B, D+A]) -> (state, slow and fast logits before the step)
     update: Callable[[RatioState, Array, Array], tuple[RatioState, Array, Array]]
@@ -76,6 +78,12 @@ def ratio_weights(
 
     `power` is w^(1/T) with w = exp(logit); `sigmoid` is sigmoid(logit / T). Both are
     normalised in log space, where neither can overflow nor vanish altogether.
+
+    Args:
+        logits: Of the ratio network [B].
+        temperature: Large values make weights equal.
+        transform: `"sigmoid"` or `"power"`.
+        max_ratio: Where the ratio is cut from above, such as its exact bound.
     """
     log_weights = log_ratios(logits, temperature, transform, max_ratio)
     unscaled = jnp.exp(log_weights - jnp.max(log_weights))
@@ -116,6 +124,13 @@ def effective_sample_size(weights: Array) -> Array:
 
 
 def make_ratio(config: RatioConfig, input_size: int, default_learning_rate: float) -> Ratio:
+    """The network that tells fast rows from slow ones.
+
+    Args:
+        config: Its settings.
+        input_size: Numbers in a row, for instance of an observation and an action.
+        default_learning_rate: Adam's, where the config has none.
+    """
     divergence = DIVERGENCES[config.divergence]
     rate = default_learning_rate if config.learning_rate is None else config.learning_rate
     optimiser = optax.adam(rate)

@@ -23,6 +23,8 @@ from lfiw.types import Clock, Sample, Trace
 
 @dataclass(frozen=True)
 class CerConfig:
+    """Uniform, and the newest is in every batch (Zhang and Sutton, 2017); no settings."""
+
     name: ClassVar[str] = "cer"
 
     @classmethod

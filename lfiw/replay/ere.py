@@ -17,6 +17,8 @@ from lfiw.types import Clock, Sample, Trace, anneal
 
 @dataclass(frozen=True)
 class EreConfig:
+    """Draws from windows of the newest that shrink in cycles (Wang and Ross, 2019)."""
+
     name: ClassVar[str] = "ere"
     # Wang and Ross, 2019
     eta: float = setting(0.996, "shrinking of the window at first", above=0, at_most=1)

@@ -25,6 +25,8 @@ from lfiw.types import Clock, Sample, Trace
 
 @dataclass(frozen=True)
 class FadedPerConfig:
+    """Large TD errors and the newest are drawn more often, with Huber's loss."""
+
     name: ClassVar[str] = "faded-per"
     alpha: float = setting(0.4, "how much priorities count", at_least=0, at_most=1)
     # Both: 0.9999^age down to 0.1, as in DR.Q's code.

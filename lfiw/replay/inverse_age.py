@@ -21,6 +21,8 @@ STRIPS = 1024  # of equal chance, with a uniform of their own: one alone has onl
 
 @dataclass(frozen=True)
 class InverseAgeConfig:
+    """The newest are drawn more often, by 1 / age."""
+
     name: ClassVar[str] = "inverse-age"
     # 1: the newest has age 1, as in "Weighted SAC"
     offset: float = setting(1.0, "added to ages; large values are nearer to uniform", at_least=1)

@@ -28,6 +28,8 @@ MIN_ERROR = 1.0  # smaller errors count as this one: there the Huber loss is qua
 
 @dataclass(frozen=True)
 class LapConfig:
+    """Large TD errors are drawn more often, with Huber's loss (Fujimoto et al., 2020)."""
+
     name: ClassVar[str] = "lap"
     # its authors' code
     alpha: float = setting(0.4, "how much priorities count", at_least=0, at_most=1)

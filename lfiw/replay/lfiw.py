@@ -45,6 +45,8 @@ def strategies_to_wrap() -> dict[str, type[Any]]:
 
 @dataclass(frozen=True)
 class LfiwConfig(RatioConfig):
+    """The ratio on-policy / stored weights what is drawn."""
+
     name: ClassVar[str] = "lfiw"
     OLD_NAMES: ClassVar[dict[str, str]] = {"sampling": "over", "per": "over"}
     # paper, section 5

@@ -19,6 +19,8 @@ from lfiw.settings import setting
 
 @dataclass(frozen=True)
 class PalConfig:
+    """Uniform, with the loss that has LAP's expected gradient (Fujimoto et al., 2020)."""
+
     name: ClassVar[str] = "pal"
     # its authors' code
     alpha: float = setting(0.4, "how much TD errors count", at_least=0, at_most=1)

@@ -25,6 +25,8 @@ from lfiw.types import Clock, Metrics, Sample, Trace, anneal
 
 @dataclass(frozen=True)
 class PerConfig:
+    """Large TD errors are drawn more often, and corrected for (Schaul et al., 2016)."""
+
     name: ClassVar[str] = "per"
     # alpha, beta: paper, footnote to Table 1; Schaul et al. anneal to 1
     alpha: float = setting(0.6, "how much priorities count", at_least=0, at_most=1)

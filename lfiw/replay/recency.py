@@ -23,6 +23,8 @@ MIN_DECAY = 1e-12  # a rate of 0 without 0 / 0; less is uniform in every ring
 
 @dataclass(frozen=True)
 class RecencyConfig:
+    """The newest are drawn more often, by a decay with a floor."""
+
     name: ClassVar[str] = "recency"
     # Both: experience replay decay of FoG (arXiv:2507.02712). A rate of 1 has no logarithm.
     rate: float = setting(1e-5, "what each step of age takes away", at_least=0, at_most=0.999)

@@ -14,6 +14,8 @@ from lfiw.types import Clock, Sample, Trace
 
 @dataclass(frozen=True)
 class UniformConfig:
+    """Every stored transition is as likely; no settings."""
+
     name: ClassVar[str] = "uniform"
 
     @classmethod

@@ -25,10 +25,22 @@ def write_report(
     baseline: str = "",
     preface: Preface | None = None,
 ) -> list[Path]:
-    """Everything about the named methods, or all, of the runs at or below the sources, written to
-    a folder; the page first. `task` names that of other libraries' logs, and `baseline` the method
-    that the others are compared with, uniform replay where it is empty; a `preface` stands before
-    the results."""
+    """A page, figures and tables about the runs at or below the sources, written to a folder.
+
+    Args:
+        sources: Method folders, stored results, logs of other libraries, or folders that hold some;
+            `"METHOD=PATH"` names whose logs they are.
+        out: The folder; its files of these names are replaced, and nothing else.
+        names: Methods to compare; all where it is empty.
+        note: Called with each sentence about what was left out or may mislead.
+        env_steps: Compare the first so many environment steps alone.
+        task: The task of other libraries' logs.
+        baseline: The method that the others are compared with; uniform replay where it is empty.
+        preface: What stands on the page before the results.
+
+    Returns:
+        The files, the page first.
+    """
     folder = Path(out)
     if (folder / CONFIG).is_file():
         raise InputError(f"{out} is a method folder: choose another one for the report.")

@@ -26,11 +26,16 @@ def evaluate(
 ) -> list[Row]:
     """Deterministic episodes of trained policies, each in a process that makes the environment.
 
-    `folder` is a method folder, or what `lfiw.train` returned. `seed` chooses the policy of one
-    training seed; without it every seed's that was not given up is evaluated. Episode k is reset
-    with `episode_seed` + k. `which` is "latest", or "best" for policies that were evaluated best in
-    training. Each row has `seed`, `return_mean`, `return_std`, `length_mean` and `episodes`.
-    `trust_env` makes the environment of a folder that somebody else may have made.
+    Args:
+        folder: A method folder, or what `lfiw.train` returned.
+        episodes: Of each policy.
+        seed: The policy of one training seed; without it every seed's that was not given up.
+        episode_seed: Episode k is reset with `episode_seed` + k.
+        which: `"latest"`, or `"best"` for policies that were evaluated best in training.
+        trust_env: Make the environment of a folder that somebody else may have made.
+
+    Returns:
+        A row for each policy: `seed`, `return_mean`, `return_std`, `length_mean`, `episodes`.
 
     >>> lfiw.evaluate(training, episodes=20)[0]["return_mean"]
     """

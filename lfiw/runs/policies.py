@@ -20,8 +20,15 @@ Which = Literal["latest", "best"]  # of the policies of a seed
 
 
 def load_policy(folder: str | PathLike[str], seed: int = 0, which: Which = "latest") -> Policy:
-    """The policy of one seed of a method folder, or of what `lfiw.train` returned: its latest, or
-    the one with its best evaluation."""
+    """The policy of one seed. It needs numpy and safetensors alone.
+
+    Args:
+        folder: A method folder, what `lfiw.train` returned, or a folder with `policies/` in it.
+        seed: The training seed.
+        which: `"latest"`, or `"best"` for the one with the best evaluation in training.
+
+    >>> action, _ = lfiw.load_policy("runs/Pendulum-v1/sac-lfiw").predict(observation)
+    """
     pick(which, POLICIES, "policy")
     folder = Path(folder)
     if not folder.exists():

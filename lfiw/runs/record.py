@@ -43,10 +43,13 @@ def record(
 ) -> Recording:
     """One deterministic episode as a video, without a screen.
 
-    `folder` is a method folder, or what `lfiw.train` returned; the policy of its training seed
-    `seed` acts, its latest or with `which="best"` the one that was evaluated best in training. The
-    name of the video, `out`, ends in .mp4 or .gif.
-    `trust_env` makes the environment of a folder that somebody else may have made.
+    Args:
+        folder: A method folder, or what `lfiw.train` returned.
+        out: The video; its name ends in .mp4 or .gif.
+        seed: The training seed whose policy acts.
+        episode_seed: The seed of the episode's reset.
+        which: `"latest"`, or `"best"` for the policy that was evaluated best in training.
+        trust_env: Make the environment of a folder that somebody else may have made.
 
     >>> lfiw.record(training, "episode.mp4", seed=1).total_reward
     """

@@ -31,11 +31,27 @@ def train(
     on_evaluation: OnEvaluation | None = None,
     **settings: Any,
 ) -> Training:
-    """Train all seeds of one method; `agent` and `replay` are names or their configs.
+    """Train all seeds of one method, and return when they are done.
 
-    `on_evaluation` is called with an `lfiw.Evaluation` after each evaluation of each seed, in the
-    thread that called this function; where it returns False, that seed ends. What it raises is
-    raised here, when all is saved.
+    Args:
+        env: A Gymnasium id, a function `"module:function"`, or an `EnvConfig` where the environment
+            has arguments. Or a whole `TrainConfig`, which says all by itself.
+        agent: `"sac"`, `"td3"`, `"xqc"`, or a config such as `SacConfig(gamma=0.98)`.
+        replay: The name of a strategy, or its config.
+        preset: `"default"`, or `"paper"` for the paper's numbers.
+        out: Where method folders go. This one is `OUT/ENV/AGENT-REPLAY[-LABEL]`, and must be free.
+        label: Appended to the folder's name.
+        workers: Processes that step environments, one per core by default; 0: all in this process.
+        devices: `"cpu"`, `"gpu"`, `"cpu:2"` (the first two) or `"gpu:0,2"` (these); all by default.
+        quiet: Show no progress.
+        on_evaluation: Called with an `lfiw.Evaluation` after each evaluation of each seed, in the
+            thread that called this function; where it returns False, that seed ends. What it raises
+            is raised here, when all is saved.
+        **settings: Those of `TrainConfig`, such as `seeds` and `env_steps`; dotted names as
+            `**{"agent.gamma": 0.98}`.
+
+    Returns:
+        The method folder with its config; a path-like object.
 
     >>> training = lfiw.train("Pendulum-v1", "sac", "lfiw", seeds=(0, 1), env_steps=20_000)
     >>> policy = lfiw.load_policy(training, seed=0)
@@ -60,8 +76,18 @@ def train_all(
     quiet: bool = False,
     on_evaluation: OnEvaluation | None = None,
 ) -> list[Training]:
-    """Train several methods side by side; nothing is written unless all can start. The label is one
-    for all, or one for each."""
+    """Train several methods side by side, on one environment or on several.
+
+    Nothing is written unless all can start.
+
+    Args:
+        configs: What to train, each made by `lfiw.make_config`.
+        label: One for all, or one for each.
+        out: As for `lfiw.train`, and so are the others.
+
+    >>> configs = [lfiw.make_config("Hopper-v5", "sac", replay) for replay in ("uniform", "lfiw")]
+    >>> trainings = lfiw.train_all(configs)
+    """
     if not configs:
         raise InputError("There is nothing to train.")
     planned = plan_trainings(configs, out, label)

@@ -32,7 +32,8 @@ from lfiw.wording import command, option_name, size_text
 
 @dataclass(frozen=True)
 class Training(os.PathLike[str]):
-    """All seeds of one method in their folder: trained, or to be trained."""
+    """All seeds of one method in their folder: trained, or to be trained. It can be given wherever
+    a path can."""
 
     folder: Path
     config: TrainConfig
@@ -41,6 +42,7 @@ class Training(os.PathLike[str]):
         return str(self.folder)
 
     def evaluations(self) -> list[Row]:
+        """The rows of kind `eval` of its log, as dictionaries."""
         return read_evaluations(self.folder)
 
 

@@ -59,11 +59,15 @@ def resume(
     """Go on with one method where it was stopped or killed, to the same bits on the same machine;
     a finished one is left as it is.
 
-    `folder` is a method folder, or what `lfiw.train` returned. `env_steps` extends its runs, and
-    `seeds` that it does not have yet are added. `stop_at_return` changes what return ends a run;
-    those that have ended stay so. `allow_inexact` goes on although versions, hardware or settings
-    differ, and `trust_env` makes the environment of a folder that somebody else may have made.
-    `on_evaluation` is as for `lfiw.train`; it is not told again of what was saved.
+    Args:
+        folder: A method folder, or what `lfiw.train` returned.
+        env_steps: Extends its runs to so many steps.
+        seeds: Those that it does not have yet are added.
+        stop_at_return: Changes what return ends a run; those that have ended stay so.
+        allow_inexact: Go on although versions, hardware or settings differ.
+        trust_env: Make the environment of a folder that somebody else may have made.
+        workers: As for `lfiw.train`, and so are `devices` and `quiet`.
+        on_evaluation: As for `lfiw.train`; it is not told again of what was saved.
 
     >>> training = lfiw.resume("runs/Pendulum-v1/sac-lfiw", env_steps=40_000)
     """

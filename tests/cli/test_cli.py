@@ -2,7 +2,6 @@ import json
 import os
 import random
 import re
-import shlex
 import string
 import subprocess
 import sys
@@ -26,7 +25,6 @@ from lfiw.runs.trust import signed
 from lfiw.settings import walk
 
 ENV = "environments:make_point"
-README = Path(__file__).parents[2] / "README.md"
 
 
 def parse(*arguments: str) -> Any:
@@ -571,29 +569,3 @@ def test_random_command_lines_never_crash() -> None:
             refused += 1
             assert "\n" not in str(error)
     assert 500 < refused < 1000
-
-
-def readme_commands() -> list[str]:
-    blocks = re.findall(r"(?ms)^```[^\n]*\n(.*?)^```", README.read_text(encoding="utf-8"))
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    stripped = [re.sub(r"^\s*(\$ )?", "", line) for line in lines]
-    return [line for line in stripped if re.match(r"([A-Z_]+=\S+ )*lfiw ", line)]
-
-
-def test_readme_has_commands() -> None:
-    used = {re.sub(r"^([A-Z_]+=\S+ )*lfiw ", "", line).split()[0] for line in readme_commands()}
-    assert used >= {"train", "evaluate", "plot", "record"}
-
-
-@pytest.mark.parametrize("line", readme_commands())
-def test_commands_of_the_readme_are_valid(line: str) -> None:
-    words = shlex.split(line, comments=True)
-    arguments = words[words.index("lfiw") + 1 :]
-    for stop in ("|", ">", "&&", "&", ";", "2>"):
-        arguments = arguments[: arguments.index(stop)] if stop in arguments else arguments
-    if arguments in (["--version"], ["--help"]) or arguments[1:] == ["--help"]:
-        return
-    command = parse(*arguments)
-    if isinstance(command, Train):
-        for config in command.configs():
-            check(config)
