@@ -54,9 +54,10 @@ $(DOCS)/.installed: pyproject.toml constraints.txt constraints-docs.txt | $(STAM
 	$(DOCS)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -c constraints-docs.txt -e ".[docs]"
 	touch $@
 
-# The site over docs/, in build/site. A link or an anchor that leads nowhere fails.
+# The site over docs/, in build/site. A link or an anchor that leads nowhere fails (not with --quiet, which
+# does not count warnings).
 docs: $(DOCS)/.installed
-	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 	@echo "The site is in build/site: python -m http.server -d build/site"
 
 # What users install: built, put into an environment of its own, and used far from this folder.
@@ -78,4 +79,4 @@ test-faults: install $(ADAPTERS)/.installed
 	OMP_NUM_THREADS=1 $(ADAPTERS)/bin/pytest -n 0 -m faults tests/adapters
 
 clean:
-	rm -rf $(VENV) $(ADAPTERS) $(DOCS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(ADAPTERS) $(DOCS) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -116,7 +116,8 @@ def test_every_page_is_in_the_nav_once() -> None:
     assert len(set(entries)) == len(entries)
     outside = {name for name in entries if not (DOCS / name).is_file()}
     assert all((ROOT / name).is_file() for name in outside)
-    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    found = [*DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb")]
+    pages = {path.relative_to(DOCS).as_posix() for path in found}
     assert pages == set(entries) - outside
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import html
 import re
+import warnings
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 from typing import Any
 from xml.etree.ElementTree import tostring
 
 from mkdocs.structure.files import File
-from ziamath import Latex
-from ziamath import config as math_settings
+
+with warnings.catch_warnings():  # it finds its font in a way that Python 3.11 calls old
+    warnings.simplefilter("ignore")
+    import ziamath
 
 ROOT = Path(__file__).parents[2]
 EM = 100.0  # units of a picture to the size of its text
-math_settings.svg2 = False  # each picture by itself
-math_settings.precision = 1
+ziamath.config.svg2 = False  # each picture by itself
+ziamath.config.precision = 1
 # Files outside of docs/ that are pages too, under their own path; so is what they link to.
 OUTSIDE = ["CHANGELOG.md", "CONTRIBUTING.md", "results/README.md"]
 SCRIPTS = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("examples/*.py"))]
@@ -79,7 +82,7 @@ def on_page_content(content: str, **_: Any) -> str:
 def drawn(match: re.Match[str]) -> str:
     """An equation as a picture in the size and colour of the text around it, read out as LaTeX."""
     tag, tex = match[1], html.unescape(match[2]).strip()
-    math = Latex(tex, size=EM, color="currentColor", inline=tag == "span")
+    math = ziamath.Latex(tex, size=EM, color="currentColor", inline=tag == "span")
     picture = math.svgxml()
     _, top, width, height = (float(number) for number in picture.get("viewBox").split())
     below = -(top + height) / EM
