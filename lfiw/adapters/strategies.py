@@ -194,24 +194,24 @@ class InverseAge(Uniform):
 
 class Cer(Uniform):
     is_uniform = False
-    waiting = 0  # of the last slots, how many no batch had as its newest yet
+    added = updates = turn = 0  # slots that came last, updates for them, and those since then
 
     def add(self, slots: Tensor, updates: int) -> None:
         if len(slots):
-            # Each gets its turn; where updates are fewer than steps, the newest do.
-            self.waiting = min(len(slots), updates)
+            self.added, self.updates, self.turn = len(slots), updates, 0
 
     def sample(self, noise: Tensor, order: Order, clock: Clock) -> Draw:
         slots = recent_slots(noise, order, order.size)
-        self.waiting = max(self.waiting - 1, 0)
-        slots[0] = order.slots(torch.tensor(min(self.waiting, order.size - 1)))
+        age = self.turn * self.added // self.updates if self.turn < self.updates else 0
+        slots[0] = order.slots(torch.tensor(min(age, order.size - 1)))
+        self.turn += 1
         return unit(slots)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"waiting": self.waiting}
+        return {"added": self.added, "updates": self.updates, "turn": self.turn}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.waiting = state["waiting"]
+        self.added, self.updates, self.turn = state["added"], state["updates"], state["turn"]
 
 
 def larger_error(td_errors: Tensor) -> Tensor:

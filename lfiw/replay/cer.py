@@ -34,25 +34,25 @@ class CerConfig:
 
 class CerState(NamedTuple):
     ring: Ring
-    # [] updates that the last rows still bring. Rows come many at a time, and each has its turn as
-    # the newest, as if updates followed every step.
-    waiting: Array
+    # Rows come many at a time. Each has its turn in the updates that follow, the newest first and
+    # again when all had theirs; so none is passed over, as none is with updates after every step.
+    added: Array  # [] rows that came last
+    turn: Array  # [] updates since then
 
 
 def make_cer(config: CerConfig, context: ReplayContext) -> Replay:
     def add(state: CerState, rows: Array) -> CerState:
-        updates = round(rows.shape[0] * context.updates_per_env_step)
-        return CerState(add_rows(state.ring, rows), jnp.int32(updates))
+        return CerState(add_rows(state.ring, rows), jnp.int32(rows.shape[0]), jnp.int32(0))
 
     def sample(state: CerState, bits: Array, clock: Clock) -> tuple[CerState, Sample, Trace]:
-        ring, waiting = state
-        left = jnp.maximum(waiting - 1, 0)
-        newest = aged_slots(ring, (left / context.updates_per_env_step).astype(jnp.int32))
+        ring, added, turn = state
+        age = (turn / context.updates_per_env_step).astype(jnp.int32)
+        newest = aged_slots(ring, jnp.where(age < added, age, 0))
         slots = recent_slots(bits, ring, ring.size).at[0].set(newest)
-        return CerState(ring, left), unit_sample(ring, slots, context.spec), {}
+        return CerState(ring, added, turn + 1), unit_sample(ring, slots, context.spec), {}
 
     return Replay(
-        init=lambda key: CerState(context.empty_ring(), jnp.zeros((), jnp.int32)),
+        init=lambda key: CerState(context.empty_ring(), added=jnp.int32(0), turn=jnp.int32(0)),
         add=add,
         draw=lambda key: draw_bits(key, context.batch_size),
         sample=sample,

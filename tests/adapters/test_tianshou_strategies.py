@@ -99,7 +99,7 @@ def test_cer_gives_each_its_turn() -> None:
     buffer = fill(StrategyVectorReplayBuffer(40, 2, replay=CerConfig()), 5)
     buffer.sample(4)
     fill(buffer, 7, first=5)  # transitions 10 to 13
-    assert [buffer.sample(4)[0].obs[0, 0] for _ in range(5)] == [10, 11, 12, 13, 13]
+    assert [buffer.sample(4)[0].obs[0, 0] for _ in range(5)] == [13, 12, 11, 10, 13]
 
 
 def test_saved_buffers_go_on_exactly(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_cer_gives_each_its_turn() -> None:
     fill(buffer, 0, 30)
     buffer.sample(5)
     fill(buffer, 30, 33)
-    assert [buffer.sample(5)["number"][0].item() for _ in range(4)] == [30, 31, 32, 32]
+    assert [buffer.sample(5)["number"][0].item() for _ in range(4)] == [32, 31, 30, 32]
 
 
 def test_progress_is_the_users_to_set() -> None:

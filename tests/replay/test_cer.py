@@ -34,17 +34,17 @@ def newest_ages(updates: int, added: list[int], updates_per_env_step: float = 1.
     return ages
 
 
-def test_each_new_row_has_its_turn_as_the_newest() -> None:
-    """Three rows come at once and five updates follow: the oldest of the three comes first, and
-    when all have had their turn the newest stays. The ring of 64 wraps."""
-    assert newest_ages(5, [63, 3]) == [2, 1, 0, 0, 0]
+def test_each_new_row_has_its_turn() -> None:
+    """Three rows come at once and five updates follow: the newest comes first, and again when all
+    had their turn. The ring of 64 wraps."""
+    assert newest_ages(5, [63, 3]) == [0, 1, 2, 0, 0]
 
 
 def test_rows_without_a_turn_give_way_to_newer_ones() -> None:
-    assert newest_ages(2, [10, 2]) == [1, 0]
+    assert newest_ages(3, [10, 2]) == [0, 1, 0]
 
 
 def test_turns_follow_the_updates_of_a_step() -> None:
-    """One update after every second step sees the step before it; two after each see it twice."""
-    assert newest_ages(3, [20, 6], updates_per_env_step=0.5) == [4, 2, 0]
-    assert newest_ages(5, [20, 2], updates_per_env_step=2.0) == [1, 1, 0, 0, 0]
+    """Half an update for each of six steps sees every second; two for each see it twice."""
+    assert newest_ages(4, [20, 6], updates_per_env_step=0.5) == [0, 2, 4, 0]
+    assert newest_ages(5, [20, 2], updates_per_env_step=2.0) == [0, 0, 1, 1, 0]
