@@ -18,6 +18,7 @@ from lfiw.replay.inverse_age import STRIPS, TABLE, InverseAgeNoise
 from lfiw.replay.lap import MIN_ERROR
 from lfiw.replay.priorities import MAX_ERROR
 from lfiw.replay.recency import BLOCK, MIN_DECAY, RecencyNoise
+from lfiw.replay.sum_tree import LEVELS
 from lfiw.settings import check_ranges, conformed
 from lfiw.types import Clock, anneal
 
@@ -241,7 +242,7 @@ class Prioritised(Uniform):
         self.tree.set(slots, torch.zeros(len(slots), dtype=torch.float64))
 
     def noise(self, count: int, generator: Generator) -> Tensor:
-        return uniforms((count,), generator)
+        return uniforms((LEVELS, count), generator)
 
     def sample(self, noise: Any, order: Order, clock: Clock) -> Draw:
         self.trace = {"mean_priority": self.tree.total() / order.size}
@@ -298,7 +299,7 @@ class Lap(Prioritised):
 
 class FadedPer(Lap):
     def noise(self, count: int, generator: Generator) -> Tensor:
-        return uniforms((2, count), generator)
+        return uniforms((1 + LEVELS, count), generator)
 
     def find(self, noise: Tensor, order: Order) -> Tensor:
         """The floor's share of all priorities, or what the newest have above it."""
@@ -308,11 +309,11 @@ class FadedPer(Lap):
         above_floor = config.floor ** (fading.double() / config.fade_steps) - config.floor
         newest = SumTree(self.tree.leaves[slots] * above_floor)
         floor_mass, newest_mass = config.floor * self.tree.total(), newest.total()
-        part, place = noise
+        part, places = noise[0], noise[1:]
         return torch.where(
             part * (floor_mass + newest_mass) < floor_mass,
-            self.tree.find(place),
-            slots[newest.find(place).clamp(max=len(slots) - 1)],
+            self.tree.find(places),
+            slots[newest.find(places).clamp(max=len(slots) - 1)],
         )
 
 

@@ -40,16 +40,12 @@ class SumTree:
             above[slots] = below.view(-1, BRANCHING)[slots].sum(dim=1)
 
     def find(self, uniforms: Tensor) -> Tensor:
-        """Slots [B] for uniforms [B] in [0, 1); a zero priority is never drawn."""
-        remaining = uniforms * self.total()
-        nodes = torch.zeros(len(uniforms), dtype=torch.int64)
-        for level in self.levels:
-            values = level.view(-1, BRANCHING)[nodes]
-            running = values.cumsum(dim=1)
-            # Rounding may leave `remaining` at or past the end: then the last drawable child.
-            remaining = torch.minimum(remaining, running[:, -1] * BELOW_ONE)
-            child = torch.searchsorted(running, remaining[:, None], right=True)[:, 0]
-            before = (running - values).gather(1, child[:, None])[:, 0]
-            remaining = (remaining - before).clamp(min=0.0)
+        """Slots [B] for uniforms [levels, B] in [0, 1); a zero priority is never drawn."""
+        nodes = torch.zeros(uniforms.shape[1], dtype=torch.int64)
+        for level, points in zip(self.levels, uniforms, strict=False):
+            running = level.view(-1, BRANCHING)[nodes].cumsum(dim=1)
+            # Rounding may not reach the end, behind which nothing can be drawn.
+            places = points.clamp(max=BELOW_ONE) * running[:, -1]
+            child = torch.searchsorted(running, places[:, None], right=True)[:, 0]
             nodes = nodes * BRANCHING + child
         return nodes

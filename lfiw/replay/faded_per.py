@@ -18,7 +18,7 @@ from lfiw.replay.base import Replay, ReplayContext
 from lfiw.replay.lap import LapConfig, make_lap
 from lfiw.replay.priorities import Prioritised
 from lfiw.replay.ring import aged_slots, unit_sample
-from lfiw.replay.sum_tree import find_slots, total, tree_over
+from lfiw.replay.sum_tree import LEVELS, find_slots, total, tree_over
 from lfiw.settings import setting
 from lfiw.types import Clock, Sample, Trace
 
@@ -49,14 +49,14 @@ def make_faded_per(config: FadedPerConfig, context: ReplayContext) -> Replay:
         above_floor = config.floor ** (fading / config.fade_steps) - config.floor
         newest = tree_over(tree[-1][slots] * above_floor)
         floor_mass, newest_mass = config.floor * total(tree), total(newest)
-        part, place = uniforms
+        part, places = uniforms[0], uniforms[1:]
         drawn = jnp.where(
             part * (floor_mass + newest_mass) < floor_mass,
-            find_slots(tree, place),
-            aged_slots(ring, find_slots(newest, place)),
+            find_slots(tree, places),
+            aged_slots(ring, find_slots(newest, places)),
         )
         return state, unit_sample(ring, drawn, context.spec), {}
 
     return make_lap(LapConfig(config.alpha), context)._replace(
-        draw=lambda key: jax.random.uniform(key, (2, context.batch_size)), sample=sample
+        draw=lambda key: jax.random.uniform(key, (1 + LEVELS, context.batch_size)), sample=sample
     )

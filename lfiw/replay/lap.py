@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -19,7 +18,7 @@ from lfiw.replay.priorities import (
     prioritise,
 )
 from lfiw.replay.ring import unit_sample
-from lfiw.replay.sum_tree import find_slots
+from lfiw.replay.sum_tree import find_slots, tree_noise
 from lfiw.settings import setting
 from lfiw.types import Clock, Sample, Trace
 
@@ -58,7 +57,7 @@ def make_lap(config: LapConfig, context: ReplayContext) -> Replay:
     return Replay(
         init=lambda key: init_prioritised(context),
         add=add_at_maximum,
-        draw=lambda key: jax.random.uniform(key, (context.batch_size,)),
+        draw=lambda key: tree_noise(key, context.batch_size),
         sample=sample,
         feedback=feedback,
         ring=lambda state: state.ring,

@@ -24,7 +24,7 @@ from lfiw.replay.ring import (
     unit_sample,
     weight_by_age,
 )
-from lfiw.replay.sum_tree import find_slots, total
+from lfiw.replay.sum_tree import find_slots, total, tree_noise
 from lfiw.types import Clock, Metrics, Sample, Trace
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class LfiwPriorityState(NamedTuple):
 
 class LfiwPriorityNoise(NamedTuple):
     part: Array  # [B] uniforms: by the ratio or uniformly?
-    by_ratio: Array  # [B] uniforms
+    by_ratio: Array  # [levels, B] uniforms
     slow: Array  # [B] bits
     fast: Array  # [B] bits
 
@@ -51,11 +51,10 @@ def make_lfiw_priority(config: LfiwConfig, context: ReplayContext) -> Replay:
     ratio = make_ratio(config, spec.obs_size + spec.action_size, context.agent_learning_rate)
 
     def draw(key: Array) -> LfiwPriorityNoise:
-        key_uniforms, key_slow, key_fast = jax.random.split(key, 3)
-        part, by_ratio = jax.random.uniform(key_uniforms, (2, context.batch_size))
+        key_part, key_ratio, key_slow, key_fast = jax.random.split(key, 4)
         return LfiwPriorityNoise(
-            part,
-            by_ratio,
+            part=jax.random.uniform(key_part, (context.batch_size,)),
+            by_ratio=tree_noise(key_ratio, context.batch_size),
             slow=draw_bits(key_slow, context.batch_size),
             fast=draw_bits(key_fast, context.batch_size),
         )

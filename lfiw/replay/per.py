@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -18,7 +17,7 @@ from lfiw.replay.priorities import (
     prioritise,
 )
 from lfiw.replay.ring import unit_sample
-from lfiw.replay.sum_tree import find_slots, total
+from lfiw.replay.sum_tree import find_slots, total, tree_noise
 from lfiw.settings import setting
 from lfiw.types import Clock, Metrics, Sample, Trace, anneal
 
@@ -47,9 +46,6 @@ def importance_weights(probabilities: Array, size: Array, beta: Array | float) -
 
 
 def make_per(config: PerConfig, context: ReplayContext) -> Replay:
-    def draw(key: Array) -> Array:
-        return jax.random.uniform(key, (context.batch_size,))
-
     def sample(
         state: Prioritised, uniforms: Array, clock: Clock
     ) -> tuple[Prioritised, Sample, Trace]:
@@ -70,7 +66,7 @@ def make_per(config: PerConfig, context: ReplayContext) -> Replay:
     return Replay(
         init=lambda key: init_prioritised(context),
         add=add_at_maximum,
-        draw=draw,
+        draw=lambda key: tree_noise(key, context.batch_size),
         sample=sample,
         feedback=feedback,
         metrics=metrics,

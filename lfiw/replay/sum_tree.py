@@ -6,10 +6,12 @@ BRANCHING siblings, which suits vector hardware better than a binary tree.
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 BRANCHING = 128
+LEVELS = 4  # most, for 128^4 slots
 
 SumTree = tuple[Array, ...]  # levels from root to leaves; each a multiple of BRANCHING long
 
@@ -67,22 +69,25 @@ def set_priorities(tree: SumTree, slots: Array, priorities: Array) -> SumTree:
     return tuple(levels)
 
 
+def tree_noise(key: Array, count: int) -> Array:
+    """The noise of `find_slots`. A level has a uniform of its own: one alone has only 2^23 values,
+    which share a million slots unevenly and miss most of ten million."""
+    return jax.random.uniform(key, (LEVELS, count))
+
+
 def find_slots(tree: SumTree, uniforms: Array) -> Array:
-    """Slots [B] for uniforms [B] in [0, 1); a zero priority is never drawn."""
-    remaining = uniforms * total(tree)
-    nodes = jnp.zeros(uniforms.shape, jnp.int32)
+    """Slots [B] for uniforms [levels, B] in [0, 1); a zero priority is never drawn."""
+    nodes = jnp.zeros(uniforms.shape[1:], jnp.int32)
     place = jnp.arange(BRANCHING)
-    for level in tree:
+    for level, points in zip(tree, uniforms, strict=False):
         values = siblings(level, nodes)
         running = jnp.cumsum(values, axis=-1)
         drawable = values > 0
-        hit = drawable & (running > remaining[:, None])
-        # The first hit. Rounding may leave `remaining` at or past the end: then the last drawable
-        # child. Both by one reduction, where that one counts down behind all hits.
+        hit = drawable & (running > (points * running[:, -1])[:, None])
+        # The first hit. Rounding may leave none: then the last drawable child. Both by one
+        # reduction, where that one counts down behind all hits.
         mirrored = jnp.where(drawable, 2 * BRANCHING - place, 2 * BRANCHING)
         first = jnp.min(jnp.where(hit, place, mirrored), axis=-1)
         child = jnp.where(first < BRANCHING, first, 2 * BRANCHING - first)
-        before = jnp.take_along_axis(running - values, child[:, None], axis=-1)[:, 0]
-        remaining = jnp.maximum(remaining - before, 0.0)
         nodes = nodes * BRANCHING + child
     return nodes

@@ -108,7 +108,7 @@ def test_torch_equals_jax(config: Any) -> None:
 def test_tree_by_hand() -> None:
     """Priorities 1, 0, 2 and 5 of 8: their shares end at 1/8, 3/8 and 1."""
     tree = SumTree(torch.tensor([1.0, 0.0, 2.0, 5.0], dtype=torch.float64))
-    points = torch.tensor([0.0, 0.12, 0.13, 0.37, 0.38, 0.99], dtype=torch.float64)
+    points = torch.tensor([[0.0, 0.12, 0.13, 0.37, 0.38, 0.99]], dtype=torch.float64)
     assert tree.find(points).tolist() == [0, 0, 2, 2, 3, 3]
     tree.set(torch.tensor([3, 3, 0]), torch.tensor([0.5, 1.0, 0.0], dtype=torch.float64))
     assert tree.leaves[:4].tolist() == [0, 0, 2, 1]  # of duplicates the largest
@@ -116,14 +116,25 @@ def test_tree_by_hand() -> None:
 
 
 def test_sums_of_a_large_tree() -> None:
-    """300,000 slots on three levels: a slot's share is found from its own running sum."""
+    """300,000 slots on three levels: a slot is found by the middle of its share of 128, theirs of
+    128 * 128, and so on."""
     leaves = torch.rand(300_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     tree = SumTree(torch.zeros_like(leaves))
     tree.set(torch.arange(300_000), leaves)
-    running = leaves.cumsum(0)
     slots = torch.tensor([0, 127, 128, 16_383, 16_384, 299_999])
-    middle = (running[slots] - leaves[slots] / 2) / running[-1]
-    assert torch.equal(tree.find(middle), slots)
+
+    def middle(size: int) -> torch.Tensor:
+        """Of groups of so many slots, among the 128 that have the same sum above them."""
+        sums = torch.stack([part.sum() for part in leaves.split(size)])
+        first = slots // size // 128 * 128
+        found = []
+        for group, start in zip((slots // size).tolist(), first.tolist(), strict=True):
+            before, together = sums[start:group].sum(), sums[start : start + 128].sum()
+            found.append((before + sums[group] / 2) / together)
+        return torch.stack(found)
+
+    points = torch.stack([middle(128 * 128), middle(128), middle(1)])
+    assert torch.equal(tree.find(points), slots)
 
 
 def test_slots_in_order_of_their_ages() -> None:

@@ -10,11 +10,14 @@ from scipy.stats import chisquare
 
 from lfiw.replay.sum_tree import (
     BRANCHING,
+    LEVELS,
     SumTree,
     find_slots,
     init_tree,
     set_priorities,
     total,
+    tree_noise,
+    tree_over,
 )
 
 DRAWS = 120_000
@@ -29,7 +32,7 @@ def make_tree(priorities: Any, capacity: int | None = None) -> SumTree:
 
 @cache
 def uniforms(seed: int = 0) -> jax.Array:
-    return jax.random.uniform(jax.random.key(seed), (DRAWS,))
+    return tree_noise(jax.random.key(seed), DRAWS)
 
 
 def draw_counts(tree: SumTree, seed: int = 0) -> np.ndarray:
@@ -81,15 +84,30 @@ def test_draws_by_hand() -> None:
     tree = make_tree([1.0, 0.0, 2.0, 1.0])
     # A quarter belongs to slot 0, the next two to slot 2, the last to slot 3.
     points = jnp.array([0.0, 0.2499, 0.25, 0.5, 0.7499, 0.75, 0.99999])
-    np.testing.assert_array_equal(find(tree, points), [0, 0, 2, 2, 2, 3, 3])
+    np.testing.assert_array_equal(find(tree, points[None]), [0, 0, 2, 2, 2, 3, 3])
 
 
 def test_draws_by_hand_over_two_levels() -> None:
+    """Of four equal priorities two are among the first 128 slots, one among the next, and the last
+    among those from 896 on."""
     tree = set_priorities(
         init_tree(1000), jnp.array([5, 127, 128, 999]), jnp.array([1.0, 1.0, 1.0, 1.0])
     )
-    points = jnp.array([0.0, 0.2, 0.3, 0.5, 0.7, 0.75, 0.99999])
-    np.testing.assert_array_equal(find(tree, points), [5, 5, 127, 128, 128, 999, 999])
+    group = jnp.array([0.0, 0.49, 0.49, 0.5, 0.74, 0.75, 0.99999])
+    within = jnp.array([0.49, 0.49, 0.5, 0.0, 0.99, 0.0, 0.99999])
+    expected = [5, 5, 127, 128, 128, 999, 999]
+    np.testing.assert_array_equal(find(tree, jnp.stack([group, within])), expected)
+
+
+def test_every_slot_of_a_large_tree_can_be_drawn() -> None:
+    """More slots than a float32 in [0, 1) has values; the last group of 128 by all its uniforms."""
+    size = 20_000_000
+    tree = tree_over(jnp.ones(size))
+    within = (jnp.arange(1024) + 0.5) / 1024
+    above = jnp.full((len(tree) - 1, 1024), 1 - 2.0**-20)
+    slots = np.asarray(find(tree, jnp.concatenate([above, within[None]])))
+    assert slots[-1] == size - 1
+    np.testing.assert_array_equal(np.bincount(slots - slots[0]), 8)  # of 1024 over 128
 
 
 @pytest.mark.parametrize(
@@ -139,15 +157,14 @@ def test_draws_are_proportional_over_three_levels() -> None:
 
 @pytest.mark.parametrize("drawable", [[3, 4], [3, 700], [130, 131, 300], [899]])
 def test_a_point_past_the_end_finds_the_last_drawable_slot(drawable: list[int]) -> None:
-    # Levels add up in different orders, so rounding can push the sought sum past the end of
-    # one; a uniform of 1 does the same.
+    # As rounding can do; a uniform of 1 does the same.
     tree = write(init_tree(1000), jnp.array(drawable), jnp.full(len(drawable), 0.1))
-    assert find(tree, jnp.ones(1))[0] == drawable[-1]
+    assert find(tree, jnp.ones((LEVELS, 1)))[0] == drawable[-1]
 
 
 def test_the_largest_uniform_finds_a_drawable_slot() -> None:
     rng = np.random.default_rng(0)
-    largest = jnp.full((1,), np.nextafter(np.float32(1), np.float32(0)))
+    largest = jnp.full((LEVELS, 1), np.nextafter(np.float32(1), np.float32(0)))
     for seed in range(20):
         priorities = np.where(rng.random(700) < 0.5, rng.random(700) * 10.0 ** (seed - 10), 0.0)
         tree = make_tree(priorities, capacity=900)
