@@ -16,7 +16,7 @@ from stable_baselines3.common.preprocessing import (
 )
 
 from lfiw.adapters.sb3_replay import BufferDraws, Drawn, draw_recent, num_slots, numpy_seed
-from lfiw.adapters.strategies import STRATEGIES, as_replay, make_strategy
+from lfiw.adapters.strategies import STRATEGIES, as_replay, make_strategy, strategy_kind
 from lfiw.adapters.torch import Lfiw, as_config
 from lfiw.errors import InputError
 from lfiw.replay import REPLAYS
@@ -210,7 +210,7 @@ def make_parts(
         lfiw, drawing = make_estimator(model, config), config.over
     else:
         lfiw, drawing = None, config
-    if STRATEGIES[drawing.name].needs_errors and not gives_errors:
+    if strategy_kind(drawing).needs_errors and not gives_errors:
         fit = [name for name, kind in STRATEGIES.items() if not kind.needs_errors]
         raise InputError(
             f"The compiled update of this {type(model).__name__} shows no TD errors, which "

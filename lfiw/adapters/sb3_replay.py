@@ -16,7 +16,8 @@ import torch
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
-from lfiw.adapters.strategies import Draws, Order, Uniform
+from lfiw.adapters.drawing import Order, Uniform
+from lfiw.adapters.strategies import Draws
 
 
 @contextmanager

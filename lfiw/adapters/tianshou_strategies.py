@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from tianshou.data import ReplayBuffer, VectorReplayBuffer
 
-from lfiw.adapters.strategies import STRATEGIES, Draws, Order, as_replay, make_strategy
+from lfiw.adapters.drawing import Order
+from lfiw.adapters.strategies import STRATEGIES, Draws, as_replay, make_strategy
 from lfiw.errors import InputError
 
 

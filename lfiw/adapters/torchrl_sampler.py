@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torchrl.data.replay_buffers import Sampler
 
-from lfiw.adapters.strategies import Draws, Order, as_replay, make_strategy
+from lfiw.adapters.drawing import Order
+from lfiw.adapters.strategies import Draws, as_replay, make_strategy
 from lfiw.errors import InputError, RunError
 from lfiw.settings import to_json
 
