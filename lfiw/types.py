@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 
     batch: Transition
     slots: Array  # [B] positions in the ring
-    weights: Array  # [B] multiply the critic's squared TD errors
+    weights: Array  # [B] multiply the critic's losses
     policy_weights: Array  # [B] multiply the policy loss; ones unless asked for
 
 
