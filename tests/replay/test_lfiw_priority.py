@@ -6,6 +6,7 @@ from programs import make_context, random_rows
 from scipy.stats import chisquare
 
 from lfiw.errors import InputError
+from lfiw.ratio import RatioConfig, make_ratio
 from lfiw.replay.base import Replay
 from lfiw.replay.lfiw import LfiwConfig, make_lfiw
 from lfiw.replay.lfiw_priority import SMALLEST, LfiwPriorityState
@@ -84,6 +85,38 @@ def test_what_is_drawn_is_refreshed_after_the_warm_up(transform: str) -> None:
     np.testing.assert_allclose(
         warm.drawing.tree[-1][drawn], np.maximum(expected, SMALLEST), rtol=1e-3
     )
+
+
+def refreshed(replay: Replay, factor: float) -> np.ndarray:
+    """Priorities of what was drawn, by a network of larger logits."""
+    state = filled(replay)
+    network = jax.tree.map(lambda array: factor * array, state.ratio.network)
+    state = state._replace(ratio=state.ratio._replace(network=network))
+    warm, sample, _ = replay.sample(state, replay.draw(jax.random.key(1)), WARM)
+    return np.asarray(warm.drawing.tree[-1][sample.slots])
+
+
+def test_priorities_have_bounds() -> None:
+    priorities = refreshed(make(transform="power"), 1e4)
+    np.testing.assert_allclose(np.unique(priorities)[[0, -1]], [1e-3, 1e3])
+    # 40 stored and a fast memory of 10: no transition is more than 4 times as likely.
+    clipped = refreshed(make(transform="power", temperature=1.0, clip_ratio=True), 1e4)
+    np.testing.assert_allclose(np.unique(clipped)[[0, -1]], [1e-3, 4], rtol=1e-6)
+
+
+def test_the_network_learns_from_the_memory_and_its_newest() -> None:
+    """Not from what is drawn."""
+    replay = make()
+    state = filled(replay, PRIORITIES)
+    noise = replay.draw(jax.random.key(1))
+    learned, sample, _ = replay.sample(state, noise, WARM)
+    newest_first = (39 - np.asarray(noise.slow) % 40, 39 - np.asarray(noise.fast) % 10)
+    assert not np.array_equal(newest_first[0], sample.slots)
+    slow, fast = (pairs_at(state.drawing.ring, slots, SPEC) for slots in newest_first)
+    ratio = make_ratio(RatioConfig(hidden_sizes=(8,)), 2, make_context().agent_learning_rate)
+    expected, _, _ = ratio.update(state.ratio, slow, fast)
+    for one, other in zip(*map(jax.tree.leaves, (learned.ratio, expected)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
 
 def test_what_it_does_not_go_with_is_refused() -> None:
