@@ -52,7 +52,9 @@ class Prioritised(Uniform):
         return self.tree.find(noise)
 
     def feedback(self, slots: Tensor, td_errors: Tensor) -> None:
-        priorities = self.priorities(larger_error(td_errors).cpu().double())
+        self.prioritise(slots, self.priorities(larger_error(td_errors).cpu().double()))
+
+    def prioritise(self, slots: Tensor, priorities: Tensor) -> None:
         self.tree.set(slots, priorities)
         self.max_priority = max(self.max_priority, priorities.max().item())
 
@@ -63,7 +65,7 @@ class Prioritised(Uniform):
         return {"priorities": self.tree.leaves.clone(), "max_priority": self.max_priority}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.tree = SumTree(state["priorities"].cpu()[: self.capacity])
+        self.tree = SumTree(state["priorities"].cpu())
         self.max_priority = state["max_priority"]
 
 
@@ -110,11 +112,11 @@ class FadedPer(Lap):
         newest = SumTree(self.tree.leaves[slots] * above_floor)
         floor_mass, newest_mass = config.floor * self.tree.total(), newest.total()
         part, places = noise[0], noise[1:]
-        return torch.where(
-            part * (floor_mass + newest_mass) < floor_mass,
-            self.tree.find(places),
-            slots[newest.find(places).clamp(max=len(slots) - 1)],
-        )
+        at_floor = self.tree.find(places)
+        if newest_mass == 0:  # a floor of 1
+            return at_floor
+        is_at_floor = part * (floor_mass + newest_mass) < floor_mass
+        return torch.where(is_at_floor, at_floor, slots[newest.find(places)])
 
 
 class Pal(Uniform):

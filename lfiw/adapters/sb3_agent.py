@@ -15,6 +15,7 @@ from stable_baselines3.common.preprocessing import (
     preprocess_obs,
 )
 
+from lfiw.adapters.drawing_by_ratio import ByRatio
 from lfiw.adapters.sb3_replay import BufferDraws, Drawn, draw_recent, num_slots, numpy_seed
 from lfiw.adapters.strategies import STRATEGIES, as_replay, make_strategy, strategy_kind
 from lfiw.adapters.torch import Lfiw, as_config
@@ -54,7 +55,6 @@ class WeighedBuffer:
         batch_sizes = [len(part) for part in torch.empty(batch_size, 0).split(self.batch_size)]
         progress = 1 - agent._current_progress_remaining
         drawn = agent.draws.sample(self.buffer, batch_sizes, env, self.updates, progress)
-        self.updates -= len(batch_sizes)
         if agent.lfiw is not None:
             drawn = drawn._replace(weights=self.ratio_weights(agent.lfiw, drawn, env))
         return agent.take(drawn)
@@ -62,12 +62,12 @@ class WeighedBuffer:
     def ratio_weights(self, lfiw: Lfiw, drawn: Drawn, env: Any) -> torch.Tensor:
         """And a step of the ratio network for each minibatch."""
         agent, buffer, count = self.agent, self.buffer, len(drawn.weights)
-        is_uniform = agent.draws.strategy.is_uniform
+        strategy = agent.draws.strategy
         lfiw.learning_rate = agent.critic_learning_rate()
         slow = drawn.samples
         with numpy_seed(int(torch.randint(SEEDS, (), generator=lfiw.generator))):
             recent = draw_recent(buffer, count, lfiw.config.fast_size, env)
-            if not is_uniform:
+            if not strategy.is_uniform:
                 slow = buffer.sample(count, env=env)
         slow_size = buffer.size() * buffer.n_envs
 
@@ -80,11 +80,15 @@ class WeighedBuffer:
             split(agent.ratio_inputs(slow)),
             split(agent.ratio_inputs(recent)),
             split(agent.ratio_inputs(drawn.samples)),
+            split(torch.arange(count) if drawn.slots is None else drawn.slots),
             strict=True,
         ):
-            slow_rows, fast_rows, batch = rows
-            if is_uniform:
+            slow_rows, fast_rows, batch, slots = rows
+            if strategy.is_uniform:
                 weights.append(lfiw.weigh(slow_rows, fast_rows, slow_size))
+            elif isinstance(strategy, ByRatio):
+                strategy.refresh(slots, lfiw.ratios(slow_rows, fast_rows, slow_size, batch))
+                weights.append(own)
             else:
                 product = own * lfiw.weigh(slow_rows, fast_rows, slow_size, batch)
                 weights.append(product / product.mean())
@@ -151,7 +155,8 @@ class ReplayAgent(OffPolicyAlgorithm):
         end = lfiw.env_steps + total_timesteps - self.num_timesteps
         warmup = lfiw.config.warmup_env_steps
         if end <= warmup:
-            name = self.draws.strategy.config.name
+            drawing = self.draws.strategy.config
+            name = getattr(drawing, "over", drawing).name  # LFIW that draws itself is over uniform
             warnings.warn(
                 f"Training ends after {end} environment steps, before LFIW's warm-up of {warmup}: "
                 f"this is plain {name} replay (lower warmup_env_steps of LfiwConfig).",
@@ -206,25 +211,27 @@ def make_parts(
 ) -> tuple[Lfiw | None, BufferDraws]:
     """The ratio network, where the settings are LFIW's, and what draws."""
     config = from_json(REPLAYS[settings["name"]], settings)
-    if isinstance(config, LfiwConfig):
-        lfiw, drawing = make_estimator(model, config), config.over
-    else:
-        lfiw, drawing = None, config
+    is_lfiw = isinstance(config, LfiwConfig)
+    lfiw = make_estimator(model, config) if is_lfiw else None
+    seed, capacity = model.seed or 0, num_slots(model.replay_buffer)
+    if is_lfiw and config.use == "priority":
+        config.check(model.buffer_size)
+        return lfiw, BufferDraws(ByRatio(config, capacity), seed)
+    drawing = config.over if is_lfiw else config
     if strategy_kind(drawing).needs_errors and not gives_errors:
         fit = [name for name, kind in STRATEGIES.items() if not kind.needs_errors]
         raise InputError(
             f"The compiled update of this {type(model).__name__} shows no TD errors, which "
             f"replay={drawing.name!r} needs: it may be {', '.join(fit)} or lfiw."
         )
-    strategy = make_strategy(drawing, num_slots(model.replay_buffer))
-    return lfiw, BufferDraws(strategy, seed=model.seed or 0)
+    return lfiw, BufferDraws(make_strategy(drawing, capacity), seed)
 
 
 def make_estimator(model: Any, config: LfiwConfig) -> Lfiw:
     estimator = Lfiw(
         get_flattened_obs_dim(model.observation_space),
         get_action_dim(model.action_space),
-        replace(config, over=UniformConfig()),  # what draws is not the estimator's matter
+        replace(config, over=UniformConfig(), use="weight"),  # its matter is not what draws
         buffer_size=model.buffer_size,
         seed=model.seed or 0,
         device=model.replay_buffer.device,

@@ -70,27 +70,44 @@ def ratio_weights(
     logits: Tensor, temperature: float, transform: str, max_ratio: float | None = None
 ) -> Tensor:
     """Self-normalised weights of a batch, Eq. 9: finite, >= 0, mean one, without gradient."""
-    logits = logits.detach().clamp(-FINITE_LOGIT, FINITE_LOGIT)
-    if max_ratio is not None:
-        logits = logits.clamp(max=math.log(max_ratio))
-    log_weights = LOG_TRANSFORMS[transform](logits / temperature)
+    log_weights = log_ratios(logits, temperature, transform, max_ratio)
     unscaled = torch.exp(log_weights - log_weights.max())
     total = unscaled.sum()
     # Exactly one where all are equal; a number divided by a tensor would be its rounded inverse.
     return unscaled * (torch.full_like(total, len(logits)) / total)
 
 
+def log_ratios(
+    logits: Tensor, temperature: float, transform: str, max_ratio: float | None = None
+) -> Tensor:
+    """The logarithms of weights before normalisation: finite, without gradient."""
+    logits = logits.detach().clamp(-FINITE_LOGIT, FINITE_LOGIT)
+    if max_ratio is not None:
+        logits = logits.clamp(max=math.log(max_ratio))
+    return LOG_TRANSFORMS[transform](logits / temperature)
+
+
 def with_floor(weights: Tensor, floor: float) -> tuple[Tensor, Tensor]:
     """Weights of mean one, mixed with uniform ones just enough that their effective sample size
     is at least `floor`, and the share of the given ones in them."""
-    spread = (weights - 1).square().mean()
-    holds = floor * spread <= 1 - floor
-    trust = torch.where(holds, 1.0, torch.sqrt((1 - floor) / (floor * spread)))
+    trust = trust_above(floor, (weights - 1).square().mean())
     return (1 - trust) + trust * weights, trust
+
+
+def trust_above(floor: float, spread: Tensor) -> Tensor:
+    """The largest share of weights of this spread that a mixture above the floor can have."""
+    holds = floor * spread <= 1 - floor
+    return torch.where(holds, 1.0, torch.sqrt((1 - floor) / (floor * spread)))
 
 
 def effective_sample_size(weights: Tensor) -> float:
     return (weights.mean() ** 2 / (weights**2).mean()).item()
+
+
+class Weighing(NamedTuple):
+    raw_weights: Tensor
+    weights: Tensor
+    trust: Tensor
 
 
 class Trace(NamedTuple):
@@ -98,9 +115,7 @@ class Trace(NamedTuple):
 
     slow_logits: Tensor
     fast_logits: Tensor
-    raw_weights: Tensor
-    weights: Tensor
-    trust: Tensor
+    weighing: Weighing | None  # None where the ratio is a priority
 
 
 def make_mlp(sizes: Sequence[int], last_limit: float, generator: torch.Generator) -> nn.Sequential:
@@ -233,14 +248,31 @@ class Lfiw:
         config = self.config
         logits = None if drawn is None else self.ratio.logits(drawn)
         slow_logits, fast_logits = self.ratio.update(slow, fast)
-        bound = slow_size / min(slow_size, config.fast_size) if config.clip_ratio else None
         weighed = slow_logits if logits is None else logits
-        raw = ratio_weights(weighed, config.temperature, config.transform, bound)
-        if self.env_steps < config.warmup_env_steps:
+        raw = ratio_weights(weighed, config.temperature, config.transform, self._bound(slow_size))
+        if self._is_cold():
             raw = torch.ones_like(raw)
         weights, trust = with_floor(raw, config.min_effective_sample_size)
-        self.trace = Trace(slow_logits, fast_logits, raw, weights, trust)
+        self.trace = Trace(slow_logits, fast_logits, Weighing(raw, weights, trust))
         return weights
+
+    def ratios(self, slow: Tensor, fast: Tensor, slow_size: int, drawn: Tensor) -> Tensor:
+        """In place of weights, where the ratio is a priority."""
+        config = self.config
+        logits = self.ratio.logits(drawn)
+        slow_logits, fast_logits = self.ratio.update(slow, fast)
+        self.trace = Trace(slow_logits, fast_logits, None)
+        if self._is_cold():
+            return torch.ones_like(logits)
+        bound = self._bound(slow_size)
+        return torch.exp(log_ratios(logits, config.temperature, config.transform, bound))
+
+    def _bound(self, slow_size: int) -> float | None:
+        fast_size = self.config.fast_size
+        return slow_size / min(slow_size, fast_size) if self.config.clip_ratio else None
+
+    def _is_cold(self) -> bool:
+        return self.env_steps < self.config.warmup_env_steps
 
     def rows(self, obs: Any, action: Any) -> Tensor:
         """(s, a) as [n, D + A]; a single transition is one row."""
@@ -258,11 +290,16 @@ class Lfiw:
         """Of the last update; empty before the first."""
         if self.trace is None:
             return {}
-        slow_logits, fast_logits, raw, weights, trust = self.trace
+        slow_logits, fast_logits, weighing = self.trace
         accuracy = ((slow_logits < 0).float().mean() + (fast_logits > 0).float().mean()) / 2
-        return {
+        of_ratio = {
             "classifier_loss": self.ratio.bound(slow_logits, fast_logits).item(),
             "balanced_accuracy": accuracy.item(),
+        }
+        if weighing is None:
+            return of_ratio
+        raw, weights, trust = weighing
+        return of_ratio | {
             "effective_sample_size": effective_sample_size(weights),
             "raw_effective_sample_size": effective_sample_size(raw),
             "trust": trust.item(),

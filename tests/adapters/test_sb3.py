@@ -137,7 +137,9 @@ def test_critic_gradient_is_that_of_the_weighted_loss(
         losses = []
         for model in (ours, plain):
             model.set_random_seed(seed)
-            WeightedLosses.weights = torch.ones(32) if model is ours else ours.lfiw.trace.weights
+            WeightedLosses.weights = (
+                torch.ones(32) if model is ours else ours.lfiw.trace.weighing.weights
+            )
             model.train(gradient_steps=1, batch_size=32)
             losses.append(model.logger.name_to_value["train/critic_loss"])
         spread.append(ours.lfiw.metrics()["effective_sample_size"])
@@ -279,7 +281,7 @@ def test_save_load_go_on(tmp_path: Path) -> None:
         agent.set_random_seed(1)
         agent.train(20, 32)
     assert_equal(model, loaded)
-    assert torch.equal(model.lfiw.trace.weights, loaded.lfiw.trace.weights)
+    assert torch.equal(*(agent.lfiw.trace.weighing.weights for agent in (model, loaded)))
     loaded.learn(100)
     assert loaded.lfiw.env_steps == 400  # though the library counts from zero again
 

@@ -404,15 +404,17 @@ def test_errors_of_tqc(ent_coef: Any) -> None:
     assert not torch.allclose(model.td_errors(alive, values), expected)
 
 
-@pytest.mark.parametrize("replay", ["lap", "per", "cer", "recency"])
+@pytest.mark.parametrize("replay", ["lap", "per", "cer", "recency", "priority"])
 def test_save_load_go_on(replay: str, tmp_path: Path) -> None:
     """A model that was saved and loaded takes the very steps that the first one takes."""
-    model = adapted.SAC("MlpPolicy", pendulum.NAME, replay=replay, **small()).learn(90)
+    given: Any = replace(SHARP, use="priority") if replay == "priority" else replay
+    model = adapted.SAC("MlpPolicy", pendulum.NAME, replay=given, **small()).learn(90)
     model.save(tmp_path / "model")
     model.save_replay_buffer(tmp_path / "buffer")
     loaded = adapted.SAC.load(tmp_path / "model", env=gym.make(pendulum.NAME))
     loaded.load_replay_buffer(tmp_path / "buffer")
-    assert loaded.draws.strategy.config == model.draws.strategy.config and loaded.lfiw is None
+    assert loaded.draws.strategy.config == model.draws.strategy.config
+    assert (loaded.lfiw is None) == (replay != "priority")
     loaded.set_logger(model.logger)
     for agent in (model, loaded):
         agent.set_random_seed(1)
@@ -455,8 +457,18 @@ def test_the_clock_of_annealing() -> None:
     """Beta goes from 0.4 to 1 within a call of `learn`."""
     model = adapted.SAC("MlpPolicy", pendulum.NAME, replay="per", **small()).learn(100)
     assert model.logger.name_to_value["replay/beta"] == pytest.approx(1.0)
+    model.draws.strategy.trace.clear()
+    model.draw(4)
+    assert model.draws.strategy.trace["beta"] == pytest.approx(1.0)
     model.learn(50, reset_num_timesteps=False)
-    assert model.draws.updates == 40 + 50
+    assert model.draws.updates == 40 + 1 + 50
+
+
+def test_cer_knows_how_many_updates_a_step_has() -> None:
+    env = make_vec_env(pendulum.NAME, n_envs=2)
+    model = adapted.SAC("MlpPolicy", env, replay="cer", gradient_steps=4, **small()).learn(70)
+    cer = model.draws.strategy
+    assert (cer.added, cer.updates, cer.turn) == (2, 4, 4)
 
 
 def test_attach_and_load_take_a_replay(tmp_path: Path) -> None:
@@ -503,6 +515,32 @@ def test_lfiw_over_another_strategy(over: Any) -> None:
     sharp = parameters(lfiw=replace(SHARP, over=over))
     assert all(torch.equal(one, other) for one, other in zip(alone, flat, strict=True))
     assert not all(torch.equal(one, other) for one, other in zip(alone, sharp, strict=True))
+
+
+def test_ratio_as_a_priority() -> None:
+    """Drawn by the ratios of what was drawn before, and not weighted."""
+    config = replace(SHARP, use="priority", warmup_env_steps=70, temperature=0.01)
+    model = adapted.SAC("MlpPolicy", pendulum.NAME, replay=config, **small()).learn(69)
+    strategy = model.draws.strategy
+    assert strategy.tree.leaves[:69].tolist() == [1.0] * 69  # before the warm-up
+    taken = []
+    take, model.take = model.take, lambda drawn: taken.append(drawn) or take(drawn)
+    network = model.lfiw.ratio
+    model.learn(1, reset_num_timesteps=False)
+    (drawn,) = taken
+    assert drawn.weights.tolist() == [1.0] * 16
+    leaves = strategy.tree.leaves
+    others = np.setdiff1d(np.arange(70), drawn.slots)
+    assert (leaves[others] == 1).all() and len(set(leaves[drawn.slots].tolist())) > 8
+    # The network took a small step since.
+    ratios = torch.exp(network.logits(model.ratio_inputs(drawn.samples)) / 0.01)
+    assert torch.corrcoef(torch.stack([leaves[drawn.slots].log(), ratios.log()]))[0, 1] > 0.8
+    model.learn(30, reset_num_timesteps=False)
+    assert model.logger.name_to_value["replay/effective_sample_size"] >= 0.59
+    assert "lfiw/classifier_loss" in model.logger.name_to_value
+    with pytest.raises(InputError, match="draws by itself"):
+        wrapped = replace(config, over=PerConfig())
+        adapted.SAC("MlpPolicy", pendulum.NAME, replay=wrapped, **small())
 
 
 def test_lfiw_over_per_has_the_product_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:

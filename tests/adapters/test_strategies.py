@@ -14,6 +14,7 @@ torch = pytest.importorskip(
 from programs import make_context, random_rows  # noqa: E402
 
 from lfiw.adapters.drawing import Order  # noqa: E402
+from lfiw.adapters.drawing_by_ratio import ByRatio  # noqa: E402
 from lfiw.adapters.strategies import STRATEGIES, as_replay, make_strategy  # noqa: E402
 from lfiw.adapters.sum_tree import SumTree  # noqa: E402
 from lfiw.errors import InputError  # noqa: E402
@@ -23,9 +24,11 @@ from lfiw.replay.ere import EreConfig  # noqa: E402
 from lfiw.replay.faded_per import FadedPerConfig  # noqa: E402
 from lfiw.replay.inverse_age import InverseAgeConfig  # noqa: E402
 from lfiw.replay.lap import LapConfig  # noqa: E402
+from lfiw.replay.lfiw import LfiwConfig  # noqa: E402
 from lfiw.replay.pal import PalConfig  # noqa: E402
 from lfiw.replay.per import PerConfig  # noqa: E402
 from lfiw.replay.recency import RecencyConfig  # noqa: E402
+from lfiw.replay.sum_tree import set_priorities  # noqa: E402
 from lfiw.replay.uniform import UniformConfig  # noqa: E402
 from lfiw.types import Clock, EnvSpec  # noqa: E402
 
@@ -43,6 +46,7 @@ CONFIGS = [
     LapConfig(alpha=0.5),
     PalConfig(alpha=0.5),
     FadedPerConfig(alpha=0.5, floor=0.3, fade_steps=150),
+    FadedPerConfig(floor=1.0),
 ]
 
 
@@ -100,6 +104,47 @@ def test_torch_equals_jax(config: Any) -> None:
     assert drawn_together / 8 > 0.997
     losses = [theirs.td_loss.of_errors(jnp.float32(error)) for error in (0.5, 3.0)]
     assert losses == ([0.125, 2.5] if ours.has_huber_loss else [0.25, 9.0])
+
+
+@pytest.mark.parametrize(
+    ("added", "updates", "ages"),
+    [(3, 3, [0, 1, 2, 0]), (6, 3, [0, 2, 4, 0]), (2, 4, [0, 0, 1, 1, 0]), (4, 1, [0, 0])],
+)
+def test_turns_of_what_is_new(added: int, updates: int, ages: list[int]) -> None:
+    """As in jax, where the updates of a step are a setting."""
+    cer = make_strategy(CerConfig(), 20)
+    cer.add(torch.arange(10), 10)
+    cer.sample(torch.zeros(2, dtype=torch.int64), Order(20, 10, 10), Clock(0, 0, 0.0))
+    cer.add(torch.arange(10, 10 + added), updates)
+    order = Order(20, 10 + added, 10 + added)
+    for age in ages:
+        slots = cer.sample(torch.zeros(2, dtype=torch.int64), order, Clock(0, 0, 0.0)).slots
+        assert slots.tolist() == [10 + added - 1 - age, 10 + added - 1]
+
+
+def test_ratios_as_priorities_equal_jax() -> None:
+    """On the same noise and priorities: a mixture above the floor, and its statistics."""
+    config = LfiwConfig(use="priority", min_effective_sample_size=0.8, hidden_sizes=(4,))
+    theirs = make_replay(config, make_context(SPEC, CAPACITY, batch_size=BATCH))
+    ours = ByRatio(config, CAPACITY)
+    ratios = torch.rand(CAPACITY, generator=torch.Generator().manual_seed(0)) ** 4 * 2000
+    ours.add(torch.arange(CAPACITY), 1)
+    ours.refresh(torch.arange(CAPACITY), ratios)
+    assert ours.max_priority == 1000 and ours.tree.leaves.max() == 1000  # the largest and smallest
+    assert ours.tree.leaves[:CAPACITY].min() == pytest.approx(1e-3)
+
+    state = theirs.add(theirs.init(jax.random.key(0)), random_rows(0, CAPACITY, SPEC))
+    leaves = jnp.asarray(ours.tree.leaves[:CAPACITY].numpy(), jnp.float32)
+    tree = set_priorities(state.drawing.tree, jnp.arange(CAPACITY), leaves)
+    state = state._replace(drawing=state.drawing._replace(tree=tree))
+    noise = theirs.draw(jax.random.key(1))
+    _, sample, trace = theirs.sample(state, noise, Clock(jnp.int32(0), jnp.int32(0)))
+    draw = ours.sample(as_torch(noise), Order(CAPACITY, 0, CAPACITY), Clock(0, 0, 0.0))
+    metrics = theirs.metrics(trace)
+    for name, value in ours.trace.items():
+        assert float(value) == pytest.approx(float(metrics[name]), rel=1e-3)
+    assert ours.trace["trust"] < 0.9
+    assert np.mean(np.asarray(sample.slots) == draw.slots.numpy()) > 0.99
 
 
 def test_tree_by_hand() -> None:

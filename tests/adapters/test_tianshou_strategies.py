@@ -102,6 +102,11 @@ def test_cer_gives_each_its_turn() -> None:
     assert [buffer.sample(4)[0].obs[0, 0] for _ in range(5)] == [13, 12, 11, 10, 13]
 
 
+def test_cer_where_more_came_than_the_buffer_holds() -> None:
+    buffer = fill(StrategyReplayBuffer(4, replay=CerConfig()), 7)
+    assert [buffer.sample(2)[0].obs[0, 0] for _ in range(8)] == [6, 5, 4, 3, 3, 3, 3, 6]
+
+
 def test_saved_buffers_go_on_exactly(tmp_path: Path) -> None:
     buffer = fill(StrategyReplayBuffer(40, replay="per"), 50)
     buffer.sample(16)
