@@ -13,14 +13,7 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.summary import scalar
 
-from lfiw.runs.metrics import tags_of
-
-# Thins these files, never the log: a point for each twentieth of the steps so far, at least.
-MOST_ENV_STEPS, SHARE = 5000, 20
-
-NOT_PLOTTED = {
-    *("kind", "seed", "env_steps", "updates", "wall_seconds", "episodes", "faults", "reason"),
-}
+from lfiw.runs.points import Points
 
 
 class Boards:
@@ -29,32 +22,17 @@ class Boards:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._writers: dict[int, EventsWriter] = {}
-        self._shown_at: dict[int, int] = {}
-        self._known: defaultdict[int, set[str]] = defaultdict(set)  # of each seed, once shown
+        self._points: defaultdict[int, Points] = defaultdict(Points)  # of each seed
         shutil.rmtree(folder, ignore_errors=True)
 
     def write(self, row: dict[str, Any]) -> None:
         seed, env_steps = row["seed"], row["env_steps"]
-        if row["kind"] == "train":
-            # The first losses of a run are shown, however short it is.
-            gap = env_steps - self._shown_at.get(seed, -MOST_ENV_STEPS)
-            if gap < min(MOST_ENV_STEPS, env_steps // SHARE) and row.keys() <= self._known[seed]:
-                return
-            self._shown_at[seed] = env_steps
-            self._known[seed] |= row.keys()
+        if not (points := self._points[seed].of(row)):
+            return
         writer = self._writer(seed)
-        for name, value in row.items():
-            if name in NOT_PLOTTED or value is None:
-                continue
-            for tag in tags_of(name):
-                elements = enumerate(value) if isinstance(value, list) else ((None, value),)
-                for index, element in elements:
-                    if element is not None:
-                        own = tag if index is None else f"{tag}_{index}"
-                        summary = scalar(own, element)
-                        writer.write_event(
-                            Event(wall_time=time.time(), step=env_steps, summary=summary)
-                        )
+        for tag, value in points.items():
+            summary = scalar(tag, value)
+            writer.write_event(Event(wall_time=time.time(), step=env_steps, summary=summary))
         if row["kind"] == "eval":
             writer.flush()
 
