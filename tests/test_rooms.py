@@ -38,14 +38,19 @@ ARROWS: dict[str, set[str]] = {
     "runs": {"acting"},
     "results": {"runs"},
     "report": {"runs", "results"},
-    "training": {"learning", "agents", "replay", "acting", "runs"},
-    "cluster": {"learning", "acting", "runs", "training"},
+    "tracking": {"runs"},
+    "training": {"learning", "agents", "replay", "acting", "runs", "tracking"},
+    "cluster": {"learning", "acting", "runs", "training", "tracking"},
     "bench": {*DEVICE, "acting", "runs", "training"},
     "paper": {*DEVICE, *HOST, "training", "cluster", "bench"},
     "tuning": {*DEVICE, *HOST, "training"},
     "exporting": {"acting", "runs", "results"},
     "adapters": {"ratio", "replay"},
-    "cli": {*DEVICE, *HOST, "training", "cluster", "bench", "paper", "tuning", "exporting"},
+    "cli": {
+        *DEVICE,
+        *HOST,
+        *("training", "tracking", "cluster", "bench", "paper", "tuning", "exporting"),
+    },
 }
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")

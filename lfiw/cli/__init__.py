@@ -19,6 +19,7 @@ from lfiw.cli.export import Export
 from lfiw.cli.inspect import Evaluate, Plot, Record, Report, Settings
 from lfiw.cli.reproduce import Reproduce
 from lfiw.cli.results import ResultsAdd, ResultsShow
+from lfiw.cli.track import Track
 from lfiw.cli.train import Resume, Train, Verify
 from lfiw.cli.tune import Tune
 from lfiw.errors import InputError, RunError
@@ -47,6 +48,7 @@ COMMANDS: dict[str, type[Any] | CommandGroup] = {
     "report": Report,
     "record": Record,
     "export": Export,
+    "track": Track,
     "settings": Settings,
     "reproduce": Reproduce,
     "results": CommandGroup(

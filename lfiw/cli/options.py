@@ -13,6 +13,7 @@ import tyro
 from lfiw.agents import AGENTS
 from lfiw.errors import InputError
 from lfiw.replay import REPLAYS
+from lfiw.tracking import TRACKERS
 from lfiw.wording import nearest, one_line
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ AgentNames = Annotated[str, tyro.conf.arg(help=AGENT_NAMES)]
 ReplayNames = Annotated[str, tyro.conf.arg(help=REPLAY_NAMES)]
 AgentName = Annotated[str, tyro.conf.arg(help=f"The agent: {', '.join(AGENTS)}.")]
 ReplayName = Annotated[str, tyro.conf.arg(help=f"The replay strategy: {', '.join(REPLAYS)}.")]
+TRACK = f"Experiment trackers that follow the runs, separated by commas: {', '.join(TRACKERS)}."
+TrackWith = Annotated[str | None, unset("NAME,...", "", TRACK)]
 STOP_AT_RETURN = "End a run when the mean return of an evaluation reaches this."
 StopAtReturn = Annotated[float | None, unset("FLOAT", "", STOP_AT_RETURN)]
 Assignments = Annotated[

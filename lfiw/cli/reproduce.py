@@ -10,8 +10,9 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from lfiw.cli.options import Flag, OnCluster, TrustEnv, parse_seeds, split_names, unset
+from lfiw.cli.options import Flag, OnCluster, TrackWith, TrustEnv, parse_seeds, split_names, unset
 from lfiw.errors import InputError
+from lfiw.tracking import tracker_names
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Reproduce(OnCluster):
     """Exactly these seeds, separated by commas."""
     runs: Annotated[tuple[Path, ...], unset("FOLDER...")] = ()
     """Train nothing; analyse these finished method folders, or folders that hold some."""
+    track: TrackWith = None
     trust_env: TrustEnv = False
 
     def run(self, console: Console) -> None:
@@ -59,6 +61,7 @@ class Reproduce(OnCluster):
             workers=self.workers,
             devices=self.devices,
             cluster=self.cluster(),
+            track=tracker_names(self.track),
             console=Console(stderr=True, quiet=self.quiet),
         )
         files = (

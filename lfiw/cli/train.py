@@ -20,6 +20,7 @@ from lfiw.cli.options import (
     OnCluster,
     OnMachine,
     StopAtReturn,
+    TrackWith,
     TrustEnv,
     apply_settings,
     apply_sweeps,
@@ -82,6 +83,7 @@ class Train(OnCluster):
     """What steps environments: gymnasium, or envpool for some MuJoCo tasks."""
     deterministic: Flag = False
     """On a GPU: the same command gives the same bits, as on a CPU; slower with many seeds."""
+    track: TrackWith = None
     set: Assignments = ()
     """Further settings, such as replay.temperature=2.5; `lfiw settings` lists them all."""
     sweep: Assignments = ()
@@ -92,7 +94,7 @@ class Train(OnCluster):
         cluster = self.cluster()
         labels = ["-".join(filter(None, (self.label, own))) for own in swept]
         where: dict[str, Any] = {"out": self.out, "label": labels, "workers": self.workers}
-        where["quiet"] = self.quiet
+        where |= {"quiet": self.quiet, "track": self.track}
         if cluster is None:
             from lfiw.training import train_all
 
@@ -193,6 +195,7 @@ class Resume(OnMachine):
     stop_at_return: StopAtReturn = None
     allow_inexact: Flag = False
     """Go on although versions, hardware or settings differ."""
+    track: TrackWith = None
     trust_env: TrustEnv = False
 
     def run(self, console: Console) -> None:
@@ -211,6 +214,7 @@ class Resume(OnMachine):
             workers=self.workers,
             devices=self.devices,
             quiet=self.quiet,
+            track=self.track,
         )
         show_outcome(done, console)
 

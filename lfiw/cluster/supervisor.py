@@ -30,6 +30,8 @@ from lfiw.errors import InputError, RunError
 from lfiw.learning.config import TrainConfig, warnings
 from lfiw.learning.learner import state_bytes
 from lfiw.runs.read import is_begun
+from lfiw.tracking import Trackers, tracker_names
+from lfiw.tracking.beside import Tracking
 from lfiw.training.folder import Training, check_disk, plan_trainings, refuse_twins
 from lfiw.training.progress import show_progress
 from lfiw.training.resume import refuse_other_settings
@@ -51,22 +53,29 @@ def train_on_cluster(
     label: str | Sequence[str] = "",
     workers: int | None = None,
     quiet: bool = False,
+    track: Trackers = (),
 ) -> list[Training]:
     """As `train_all`, on a cluster; what is finished or begun with the same settings counts."""
+    names = tracker_names(track)
     trainings = plan_trainings(configs, out, label)
-    supervise(trainings, cluster, workers, Console(quiet=quiet, stderr=True, markup=False))
+    console = Console(quiet=quiet, stderr=True, markup=False)
+    supervise(trainings, cluster, workers, console, names)
     return trainings
 
 
 def supervise(
-    trainings: Sequence[Training], cluster: ClusterConfig, workers: int | None, console: Console
+    trainings: Sequence[Training],
+    cluster: ClusterConfig,
+    workers: int | None,
+    console: Console,
+    track: Sequence[str] = (),
 ) -> None:
     """Bring all method folders to their end; raises a sentence for each that failed."""
     refuse_twins([training.folder for training in trainings])
     for training in trainings:
         if is_begun(training.folder):
             refuse_other_settings(training)
-    say = partial(console.print, highlight=False, soft_wrap=True)
+    say = partial(console.print, highlight=False, soft_wrap=True, markup=False)
     for training in trainings:
         for warning in warnings(training.config):
             say(f"Note: {warning}")
@@ -83,7 +92,8 @@ def supervise(
             task.share = share_of(num_seeds, needed[name], nodes, cluster)
             refuse_impossible(name, task.share, nodes)
         say(f"Methods to train: {len(todo)}; nodes of the cluster: {len(nodes)}")
-        Supervisor(ray, tasks, workers, console).run()
+        with Tracking(track, [task.training.folder for task in todo], say):
+            Supervisor(ray, tasks, workers, console).run()
     if failed := [task.failure for task in tasks if task.failure]:
         raise RunError(" ".join(failed))
 

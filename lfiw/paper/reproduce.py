@@ -111,6 +111,7 @@ class Reproduction:
     workers: int | None = None
     devices: str | None = None
     cluster: ClusterConfig | None = None  # None: this machine, without Ray
+    track: Sequence[str] = ()  # trackers that follow what is trained
     console: Console = dataclasses.field(default_factory=lambda: Console(stderr=True))
 
     def __post_init__(self) -> None:
@@ -174,7 +175,7 @@ class Reproduction:
         if not pending:
             return
         if self.cluster is not None:
-            supervise(pending, self.cluster, self.workers, self.console)
+            supervise(pending, self.cluster, self.workers, self.console, self.track)
             return
         here = conditions(self.devices)
         for training in pending:
@@ -197,7 +198,7 @@ class Reproduction:
                     for training in group
                 ]
                 try:
-                    run_jobs(jobs, self.workers, self.devices, self.console)
+                    run_jobs(jobs, self.workers, self.devices, self.console, track=self.track)
                 except KeyboardInterrupt:
                     raise KeyboardInterrupt("the same command goes on") from None
 

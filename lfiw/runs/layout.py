@@ -58,6 +58,11 @@ def added_folder(folder: Path, seeds: Sequence[int]) -> Path:
     return folder / ADDED / f"seed-{min(seeds)}"
 
 
+def main_folder(part: Path) -> Path:
+    """The method folder that a part belongs to, which may be itself."""
+    return part.parents[1] if part.parent.name == ADDED else part
+
+
 def parts_of(folder: str | Path) -> list[Path]:
     """The method folder itself, and those of seeds that were added to it later."""
     added = sorted(config.parent for config in Path(folder).glob(f"{ADDED}/*/{CONFIG}"))

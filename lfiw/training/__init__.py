@@ -11,6 +11,7 @@ from rich.console import Console
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 from lfiw.learning.config import TrainConfig, make_config
+from lfiw.tracking import Trackers, tracker_names
 from lfiw.training.callback import OnEvaluation
 from lfiw.training.folder import Training, plan_trainings, refuse_clashes
 from lfiw.training.jobs import Job
@@ -29,6 +30,7 @@ def train(
     devices: str | None = None,
     quiet: bool = False,
     on_evaluation: OnEvaluation | None = None,
+    track: Trackers = (),
     **settings: Any,
 ) -> Training:
     """Train all seeds of one method, and return when they are done.
@@ -47,6 +49,7 @@ def train(
         on_evaluation: Called with an `lfiw.Evaluation` after each evaluation of each seed, in the
             thread that called this function; where it returns False, that seed ends. What it raises
             is raised here, when all is saved.
+        track: Experiment trackers that follow the runs: `"wandb"`, `"trackio"`, `"mlflow"`.
         **settings: Those of `TrainConfig`, such as `seeds` and `env_steps`; dotted names as
             `**{"agent.gamma": 0.98}`.
 
@@ -63,7 +66,8 @@ def train(
     else:
         config = make_config(env, agent, replay, preset, **settings)
     where: dict[str, Any] = {"out": out, "label": label, "workers": workers, "devices": devices}
-    return train_all([config], quiet=quiet, on_evaluation=on_evaluation, **where)[0]
+    where |= {"quiet": quiet, "on_evaluation": on_evaluation, "track": track}
+    return train_all([config], **where)[0]
 
 
 def train_all(
@@ -75,6 +79,7 @@ def train_all(
     devices: str | None = None,
     quiet: bool = False,
     on_evaluation: OnEvaluation | None = None,
+    track: Trackers = (),
 ) -> list[Training]:
     """Train several methods side by side, on one environment or on several.
 
@@ -90,8 +95,9 @@ def train_all(
     """
     if not configs:
         raise InputError("There is nothing to train.")
+    names = tracker_names(track)
     planned = plan_trainings(configs, out, label)
     refuse_clashes([training.folder for training in planned])
     jobs = [Job(training.config, training.folder) for training in planned]
     console = Console(quiet=quiet, stderr=True, markup=False)
-    return run_jobs(jobs, workers, devices, console, on_evaluation)
+    return run_jobs(jobs, workers, devices, console, on_evaluation, track=names)

@@ -30,6 +30,7 @@ from lfiw.runs.recovery import is_last, newest_good
 from lfiw.runs.seal import refuse_exchanged
 from lfiw.runs.trust import Trust, late_signature, trusted_config
 from lfiw.settings import conform, override, parts, to_json, walk
+from lfiw.tracking import Trackers, tracker_names
 from lfiw.training.callback import OnEvaluation
 from lfiw.training.devices import choose_devices, hardware, prepare_jax
 from lfiw.training.folder import Training, finish_folder
@@ -55,6 +56,7 @@ def resume(
     devices: str | None = None,
     quiet: bool = False,
     on_evaluation: OnEvaluation | None = None,
+    track: Trackers = (),
 ) -> Training:
     """Go on with one method where it was stopped or killed, to the same bits on the same machine;
     a finished one is left as it is.
@@ -67,7 +69,8 @@ def resume(
         allow_inexact: Go on although versions, hardware or settings differ.
         trust_env: Make the environment of a folder that somebody else may have made.
         workers: As for `lfiw.train`, and so are `devices` and `quiet`.
-        on_evaluation: As for `lfiw.train`; it is not told again of what was saved.
+        on_evaluation: As for `lfiw.train`, and so is `track`; nobody is told again of what was
+            saved.
 
     >>> training = lfiw.resume("runs/Pendulum-v1/sac-lfiw", env_steps=40_000)
     """
@@ -88,6 +91,7 @@ def resume(
         devices=devices,
         quiet=quiet,
         on_evaluation=on_evaluation,
+        track=track,
     )[0]
 
 
@@ -103,11 +107,13 @@ def resume_all(
     devices: str | None = None,
     quiet: bool = False,
     on_evaluation: OnEvaluation | None = None,
+    track: Trackers = (),
 ) -> list[Training]:
     """Go on with every method folder at or below the paths, side by side; the rest as for
     `resume`."""
     if isinstance(paths, str | PathLike):
         raise InputError(f"lfiw.resume_all takes a list of folders, not {folder_of(paths)}.")
+    names = tracker_names(track)
     env_steps = conform("env_steps", env_steps, int | None)
     seeds = conform("seeds", seeds, tuple[int, ...])
     changes = {"env_steps": env_steps, "stop_at_return": stop_at_return}
@@ -134,7 +140,7 @@ def resume_all(
             else:
                 unfinished.append(job)
         if unfinished:
-            run_jobs(unfinished, workers, devices, console, on_evaluation)
+            run_jobs(unfinished, workers, devices, console, on_evaluation, track=names)
     configs = {job.folder: job.config for job in jobs}
     return [Training(folder, configs[folder]) for folder in folders]
 

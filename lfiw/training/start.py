@@ -16,9 +16,10 @@ from lfiw.learning.config import warnings
 from lfiw.learning.learner import state_bytes
 from lfiw.learning.programs import Programs
 from lfiw.machine import usable_cores
-from lfiw.runs.layout import short_names
+from lfiw.runs.layout import main_folder, short_names
 from lfiw.runs.trust import keyless_note
 from lfiw.settings import to_json
+from lfiw.tracking.beside import Tracking
 from lfiw.training.callback import OnEvaluation
 from lfiw.training.devices import (
     check_memory,
@@ -62,12 +63,13 @@ def run_jobs(
     console: Console,
     on_evaluation: OnEvaluation | None = None,
     programs: Programs | None = None,
+    track: Sequence[str] = (),
 ) -> list[Training]:
-    """Check that all jobs can start, then train them side by side; with `programs` of trainings
-    before, what they have compiled is not compiled again."""
+    """Check that all jobs can start, then train them side by side, followed by trackers; with
+    `programs` of trainings before, what they have compiled is not compiled again."""
     if on_evaluation is not None and not callable(on_evaluation):
         raise InputError(f"on_evaluation must be a function, not {on_evaluation!r}.")
-    say = partial(console.print, highlight=False, soft_wrap=True)
+    say = partial(console.print, highlight=False, soft_wrap=True, markup=False)
     probed, chosen, memory = check_start(jobs, workers, devices)
     say(memory)
     notes = [text for job in jobs for text in warnings(job.config)]
@@ -96,5 +98,7 @@ def run_jobs(
                 else:
                     begin_folder(job, circumstances, locks)
         num_workers = usable_cores() if workers is None else workers
-        train_side_by_side(trainers, num_workers, console, on_evaluation)
+        followed = list(dict.fromkeys(main_folder(job.folder) for job in jobs))
+        with Tracking(track, followed, say):
+            train_side_by_side(trainers, num_workers, console, on_evaluation)
     return [Training(job.folder, job.config) for job in jobs]
