@@ -156,15 +156,19 @@ class Follower:
         rows = read_metrics(self.folder) if self.is_finished() else []
         stopped = {row["seed"] for row in rows if row["kind"] == "stopped"}
         seed = next((seed for seed in self.seeds() if seed not in stopped), None)
-        if not rows or seed is None or self.sent[seed].video == last_step(rows, seed):
+        if not rows or seed is None or self.sent[seed].video == self.last_step(seed):
             return None
         return seed
 
     def show(self, seed: int, video: Path) -> None:
-        env_steps = last_step(read_metrics(self.folder), seed)
+        env_steps = self.last_step(seed)
         self._run(seed).show(video, env_steps)
         self.sent[seed].video = env_steps
         self._write_state()
+
+    def last_step(self, seed: int) -> int:
+        """That was read."""
+        return max(self._readings[seed].place[0], 0)
 
     def is_finished(self) -> bool:
         return is_finished(self.folder, self.config["config"].get("env_steps", 0))
@@ -177,7 +181,7 @@ class Follower:
             own = [row for row in rows if row["seed"] == seed]
             kinds = {row["kind"] for row in own}
             state = next((kind for kind in ("stopped", "ended") if kind in kinds), left)
-            self.runs.pop(seed).close(summary(own), state, last_step(own, seed))
+            self.runs.pop(seed).close(summary(own), state, self.last_step(seed))
             yield
 
     def _read_state(self) -> defaultdict[int, Sent]:
@@ -222,10 +226,6 @@ def started(config: Mapping[str, Any]) -> float:
         return datetime.fromisoformat(config["started"]).timestamp()
     except (KeyError, TypeError, ValueError):
         return 0.0
-
-
-def last_step(rows: list[Row], seed: int) -> int:
-    return max((row["env_steps"] for row in rows if row["seed"] == seed), default=0)
 
 
 def summary(rows: list[Row]) -> dict[str, float]:

@@ -115,8 +115,8 @@ class Process:
         """One of the first seed; where none can be recorded, that is said and no more."""
         if (seed := follower.lacks_video()) is None:
             return
-        scratch = Path(tempfile.mkdtemp(dir=scratch))
-        video = scratch / f"seed-{seed}.mp4"
+        folder = Path(tempfile.mkdtemp(dir=scratch))
+        video = folder / f"seed-{seed}-at-{follower.last_step(seed)}.mp4"
         reason = self.record(follower.folder, seed, video)
         if reason is None:
             follower.show(seed, video)

@@ -51,7 +51,9 @@ class Run:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return make_run(tmp_path / "Task" / "sac-uniform", "Task", "sac", "uniform", seeds=(0, 1)).folder
+    return make_run(
+        tmp_path / "Task" / "sac-uniform", "Task", "sac", "uniform", seeds=(0, 1)
+    ).folder
 
 
 def train(env_steps: int, seed: int = 0, **numbers: Any) -> Row:
