@@ -7,8 +7,10 @@ STAMP := $(VENV)/.installed
 ADAPTERS := .venv-adapters
 # What builds the documentation's site.
 DOCS := .venv-docs
+# Experiment trackers; their versions go with none of the others'.
+TRACKING := .venv-tracking
 
-.PHONY: install demo check test test-all test-adapters test-wheel test-faults docs constraints clean
+.PHONY: install demo check test test-all test-adapters test-tracking test-wheel test-faults docs constraints clean
 
 install: $(STAMP)
 
@@ -31,12 +33,13 @@ test: check
 	$(BIN)/pytest
 
 # And all the rest: trainings that are killed again and again, every method, a Ray cluster, a
-# browser, other libraries' agents, the site.
+# browser, other libraries' agents, trackers, the site.
 test-all:
 	$(MAKE) test
 	$(MAKE) docs
 	$(BIN)/pytest -m "slow and not faults" --ignore tests/adapters
 	$(MAKE) test-adapters
+	$(MAKE) test-tracking
 	$(MAKE) test-wheel
 
 # After the other: both builds write into this folder.
@@ -79,4 +82,5 @@ test-faults: install $(ADAPTERS)/.installed
 	OMP_NUM_THREADS=1 $(ADAPTERS)/bin/pytest -n 0 -m faults tests/adapters
 
 clean:
-	rm -rf $(VENV) $(ADAPTERS) $(DOCS) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(ADAPTERS) $(DOCS) $(TRACKING) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(ADAPTERS) $(TRACKING) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import lfiw
+from lfiw.tracking import TRACKERS
 
 PACKAGE = Path(lfiw.__file__).parent
 GROUND = {
@@ -25,7 +26,7 @@ GROUND = {
     "torch",
 }
 DEVICE = ("networks", "ratio", "agents", "replay", "learning")
-HOST = ("acting", "runs", "results", "report")
+HOST = ("acting", "runs", "results", "report", "tracking")
 # Each room, and the rooms that it may import beside the ground and itself.
 ARROWS: dict[str, set[str]] = {
     "ground": set(),
@@ -52,6 +53,7 @@ ARROWS: dict[str, set[str]] = {
         *("training", "tracking", "cluster", "bench", "paper", "tuning", "exporting"),
     },
 }
+TRACKER_FILES = {place.partition(":")[0]: name for name, place in TRACKERS.items()}
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
     for path in PACKAGE.rglob("*.py")
@@ -106,7 +108,8 @@ def test_every_folder_is_a_room() -> None:
 
 def test_the_host_knows_no_jax() -> None:
     """Nor does the ground, and `lfiw` starts without it."""
-    modules = [m for m in MODULES if room_of(m) in (*HOST, "ground") and m != "lfiw.torch"]
+    optional = {"lfiw.torch", *TRACKER_FILES}
+    modules = [m for m in MODULES if room_of(m) in (*HOST, "ground") and m not in optional]
     program = f"""
 import importlib, sys
 for module in {[*modules, "lfiw.cli"]!r}:
@@ -126,6 +129,12 @@ def test_only_the_cluster_room_imports_ray() -> None:
     for module in MODULES:
         if room_of(module) != "cluster":
             assert not {name for name in imported_names(module) if name.split(".")[0] == "ray"}
+
+
+def test_only_the_file_of_a_tracker_imports_its_library() -> None:
+    for module in MODULES:
+        trackers = {name.partition(".")[0] for name in imported_names(module)} & TRACKERS.keys()
+        assert trackers <= {TRACKER_FILES.get(module)}, module
 
 
 def test_the_core_needs_no_other_library_of_the_field() -> None:
