@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -21,6 +22,12 @@ CGROUPS = (
         "total_inactive_file",
     ),
 )
+
+
+def in_notebook() -> bool:
+    """Whether IPython runs here with a kernel, as it does for notebooks."""
+    ipython = sys.modules.get("IPython")
+    return hasattr(ipython.get_ipython(), "kernel") if ipython else False
 
 
 def usable_cores() -> int:

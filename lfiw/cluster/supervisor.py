@@ -32,8 +32,8 @@ from lfiw.learning.learner import state_bytes
 from lfiw.runs.read import is_begun
 from lfiw.tracking import Trackers, tracker_names
 from lfiw.tracking.beside import Tracking
+from lfiw.training.display import message_console, show_progress
 from lfiw.training.folder import Training, check_disk, plan_trainings, refuse_twins
-from lfiw.training.progress import show_progress
 from lfiw.training.resume import refuse_other_settings
 from lfiw.training.side_by_side import stop_on_signal
 
@@ -58,8 +58,7 @@ def train_on_cluster(
     """As `train_all`, on a cluster; what is finished or begun with the same settings counts."""
     names = tracker_names(track)
     trainings = plan_trainings(configs, out, label)
-    console = Console(quiet=quiet, stderr=True, markup=False)
-    supervise(trainings, cluster, workers, console, names)
+    supervise(trainings, cluster, workers, message_console(quiet), names)
     return trainings
 
 

@@ -24,6 +24,7 @@ from lfiw.runs.read import is_begun
 from lfiw.runs.recovery import is_finished
 from lfiw.runs.trust import trusted_config
 from lfiw.settings import pick
+from lfiw.training.display import message_console
 from lfiw.training.folder import Training
 from lfiw.training.jobs import Job
 from lfiw.training.resume import (
@@ -112,7 +113,7 @@ class Reproduction:
     devices: str | None = None
     cluster: ClusterConfig | None = None  # None: this machine, without Ray
     track: Sequence[str] = ()  # trackers that follow what is trained
-    console: Console = dataclasses.field(default_factory=lambda: Console(stderr=True))
+    console: Console = dataclasses.field(default_factory=message_console)
 
     def __post_init__(self) -> None:
         pick(self.scale, SCALES, "scale")

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from lfiw.env_config import EnvConfig
 from lfiw.errors import InputError
 from lfiw.learning.config import TrainConfig, make_config
 from lfiw.tracking import Trackers, tracker_names
 from lfiw.training.callback import OnEvaluation
+from lfiw.training.display import message_console
 from lfiw.training.folder import Training, plan_trainings, refuse_clashes
 from lfiw.training.jobs import Job
 from lfiw.training.start import run_jobs
@@ -99,5 +98,4 @@ def train_all(
     planned = plan_trainings(configs, out, label)
     refuse_clashes([training.folder for training in planned])
     jobs = [Job(training.config, training.folder) for training in planned]
-    console = Console(quiet=quiet, stderr=True, markup=False)
-    return run_jobs(jobs, workers, devices, console, on_evaluation, track=names)
+    return run_jobs(jobs, workers, devices, message_console(quiet), on_evaluation, track=names)

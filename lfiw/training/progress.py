@@ -1,23 +1,20 @@
-"""Showing how training goes: a live table on a terminal, plain lines elsewhere."""
+"""How training goes, as a display tells it: its numbers, their words and their table."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from rich import box
-from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from lfiw.runs.read import EVALUATIONS
 from lfiw.runs.rows import Row
 from lfiw.wording import duration, one_line, short_count, spread
 
-REFRESH_SECONDS = 0.25
 WITH_UPDATES = 100  # columns, from which on updates are shown too
 
 
@@ -120,41 +117,28 @@ WAITS = {
 }
 
 
-def stopping_text(methods: Sequence[Progress]) -> str:
-    """The answer to a signal: what is waited for."""
+def stopping_text(methods: Sequence[Progress], way_out: str) -> str:
+    """The answer to a signal: what is waited for, and what does not wait."""
     states = {method.state for method in methods}
     waits = [wait for state, wait in WAITS.items() if state in states] or ["the end"]
-    return f"Stopping: waiting for {' and '.join(waits)}; a second Ctrl-C ends at once."
+    return f"Stopping: waiting for {' and '.join(waits)}; {way_out} ends at once."
 
 
-class StopNotice:
-    """Says once that training stops."""
+class View(NamedTuple):
+    """What a display shows at one moment."""
 
-    def __init__(
-        self, stopping: Callable[[], bool], methods: Sequence[Progress], console: Console
-    ) -> None:
-        self._stopping, self._methods, self._console = stopping, methods, console
-        self._said = False
-
-    def look(self) -> None:
-        if self._stopping() and not self._said:
-            self._said = True
-            text = stopping_text(self._methods)
-            self._console.print(text, highlight=False, soft_wrap=True)
+    title: str
+    methods: Sequence[Progress]
+    rate: float  # environment steps per second over all runs
+    left: float | None  # seconds
 
 
-def live_table(
-    title: str,
-    methods: Sequence[Progress],
-    rate: float,
-    left: float | None,
-    width: int = WITH_UPDATES,
-) -> Table:
+def live_table(view: View, width: int = WITH_UPDATES) -> Table:
     """Fits 80 columns: numbers are short, names and states are folded."""
-    speed = f"{rate:,.0f} steps/s" if rate else "starting"
-    remaining = f", {duration(left)} left" if left is not None else ""
+    speed = f"{view.rate:,.0f} steps/s" if view.rate else "starting"
+    remaining = f", {duration(view.left)} left" if view.left is not None else ""
     table = Table(
-        title=f"{title}: {speed} over all runs{remaining}",
+        title=f"{view.title}: {speed} over all runs{remaining}",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -164,7 +148,7 @@ def live_table(
     for heading in ("seeds", "env steps", *updates, "return", "at"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("state", overflow="fold")
-    for method in methods:
+    for method in view.methods:
         newest = method.evaluations[-1] if method.evaluations else None
         table.add_row(
             method.name,
@@ -176,66 +160,3 @@ def live_table(
             method.state + troubles(method),
         )
     return table
-
-
-def show_progress(
-    title: Callable[[], str],
-    methods: Sequence[Progress],
-    running: Callable[[], bool],
-    console: Console,
-    stopping: Callable[[], bool] = lambda: False,
-    pause: Callable[[float], None] = time.sleep,
-) -> None:
-    """Show the methods until `running` says no; called in the main thread, which does something
-    else during a `pause`."""
-    rate = Rate(methods)
-    notice = StopNotice(stopping, methods, console)
-    if not console.is_terminal:
-        _print_lines(methods, running, console, rate, notice, pause)
-        return
-    with Live(console=console, refresh_per_second=4) as live:
-        while running():
-            notice.look()
-            print_warnings(methods, console)
-            live.update(live_table(title(), methods, *rate.read(), console.width))
-            pause(REFRESH_SECONDS)
-        print_warnings(methods, console)
-        live.update(live_table(title(), methods, *rate.read(), console.width))
-
-
-def print_warnings(methods: Sequence[Progress], console: Console) -> None:
-    """Those that are new, above the live table."""
-    for method in methods:
-        while method.warnings:
-            console.print(method.warnings.pop(0), highlight=False, soft_wrap=True)
-
-
-def _print_lines(
-    methods: Sequence[Progress],
-    running: Callable[[], bool],
-    console: Console,
-    rate: Rate,
-    notice: StopNotice,
-    pause: Callable[[float], None],
-) -> None:
-    printed: dict[int, int] = {}
-    alive = True
-    while alive:
-        alive = running()
-        notice.look()
-        print_warnings(methods, console)
-        speed, left = rate.read()
-        pace = f", {speed:,.0f} steps/s" if speed else ""
-        remaining = f", {duration(left)} left" if left is not None and alive else ""
-        for method in methods:
-            # Of a run that goes on, the log begins with evaluations of which one is enough.
-            first = printed.get(id(method), max(0, len(method.evaluations) - 1))
-            for evaluation in method.evaluations[first:]:
-                console.print(
-                    f"{method.name}: {evaluation.env_steps:,} of {method.total_env_steps:,} steps, "
-                    f"return {return_text(method, evaluation)}{troubles(method)}{pace}{remaining}",
-                    highlight=False,
-                    soft_wrap=True,
-                )
-                printed[id(method)] = first = first + 1
-        pause(REFRESH_SECONDS)

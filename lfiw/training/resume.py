@@ -33,6 +33,7 @@ from lfiw.settings import conform, override, parts, to_json, walk
 from lfiw.tracking import Trackers, tracker_names
 from lfiw.training.callback import OnEvaluation
 from lfiw.training.devices import choose_devices, hardware, prepare_jax
+from lfiw.training.display import message_console
 from lfiw.training.folder import Training, finish_folder
 from lfiw.training.jobs import Job
 from lfiw.training.start import run_jobs
@@ -117,7 +118,7 @@ def resume_all(
     env_steps = conform("env_steps", env_steps, int | None)
     seeds = conform("seeds", seeds, tuple[int, ...])
     changes = {"env_steps": env_steps, "stop_at_return": stop_at_return}
-    console = Console(quiet=quiet, stderr=True, markup=False)
+    console = message_console(quiet)
     here = conditions(devices)
     jobs = []
     folders = find_folders([folder_of(path) for path in paths])

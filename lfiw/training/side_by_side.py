@@ -16,21 +16,23 @@ from rich.console import Console
 
 from lfiw.acting.evaluator import Evaluator
 from lfiw.errors import InputError, RunError
+from lfiw.machine import in_notebook
 from lfiw.training.callback import Desk, OnEvaluation
+from lfiw.training.display import show_progress
 from lfiw.training.member import Member
-from lfiw.training.progress import show_progress
 from lfiw.training.trainer import Stopped, Trainer
 
 
 @contextmanager
 def stop_on_signal(stop: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM stop training at the next call; a second one ends at once."""
+    """SIGINT and SIGTERM stop training at the next call; a second one ends at once, unless it
+    interrupts a notebook, whose other variables the user would lose."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def on_signal(number: int, frame: Any) -> None:
-        if stop.is_set():
+        if stop.is_set() and not (number == signal.SIGINT and in_notebook()):
             os._exit(128 + number)
         stop.set()
 

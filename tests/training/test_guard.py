@@ -8,8 +8,9 @@ from rich.console import Console
 
 from lfiw.learning.config import make_config
 from lfiw.runs.rows import Row, warning_row
+from lfiw.training.display import show_progress
 from lfiw.training.guard import Guard
-from lfiw.training.progress import Progress, show_progress
+from lfiw.training.progress import Progress
 
 EVERY = 1000
 FLOOR = "replay.min_effective_sample_size"

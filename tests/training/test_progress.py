@@ -1,6 +1,11 @@
 import io
+import re
+import signal
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +15,9 @@ from small import small
 from lfiw.learning.team import Team
 from lfiw.runs.layout import short_names
 from lfiw.training import train
-from lfiw.training.progress import Progress, live_table, return_text, show_progress
+from lfiw.training.display import message_console, show_progress
+from lfiw.training.progress import Progress, View, live_table, return_text
+from lfiw.training.side_by_side import stop_on_signal
 from lfiw.training.trainer import Trainer
 from lfiw.wording import duration
 
@@ -126,7 +133,7 @@ def test_live_table_on_a_terminal() -> None:
     progress = training(env_steps=1500, updates=500, state="training")
     evaluate(progress, 1000, 1.0, 3.0)
     console = Console(width=150, record=True, file=io.StringIO())
-    console.print(live_table("Ant-v5", [progress], 321.0, 75.0))
+    console.print(live_table(View("Ant-v5", [progress], 321.0, 75.0)))
     text = console.export_text()
     for words in ("Ant-v5: 321 steps/s", "1 min 15 s left", "1,500 / 2,000", "2 ± 1", "training"):
         assert words in text
@@ -147,15 +154,16 @@ def test_live_table_fits_80_columns() -> None:
             progress.on_row({**row, "return_mean": -12_345.0 - 100 * seed})
         methods.append(progress)
     methods[0].faults, methods[0].stopped = 12, [3]
+    view = View("HalfCheetah-v5", methods, 12_345.0, 36_000.0)
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(live_table("HalfCheetah-v5", methods, 12_345.0, 36_000.0, console.width))
+    console.print(live_table(view, console.width))
     text = console.export_text()
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
     for words in ("1.235M / 10M", "-15,495 ± 1,862", "1.23M", "evaluating", "faults,", "10 h 00"):
         assert words in text
     wide = Console(width=120, record=True, file=io.StringIO())
-    wide.print(live_table("HalfCheetah-v5", methods, 12_345.0, 36_000.0, wide.width))
+    wide.print(live_table(view, wide.width))
     assert "updates" in wide.export_text() and "updates" not in text
 
 
@@ -172,6 +180,78 @@ def test_signal_is_answered_at_once_with_what_is_waited_for(terminal: bool) -> N
         "Stopping: waiting for the compiler and the current call; a second Ctrl-C ends at once."
     )
     assert out.getvalue().count(sentence) == 1
+
+
+class Kernel:
+    """What IPython would show, without a kernel: the outputs of a cell and all that was in them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.outputs: list[list[dict[str, str]]] = []
+        shell = SimpleNamespace(kernel=None)
+        patch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+        patch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=self.display))
+
+    def display(self, bundle: dict[str, str], raw: bool, display_id: bool) -> Any:
+        assert raw and display_id
+        self.outputs.append([bundle])
+        return SimpleNamespace(update=lambda bundle, raw: self.outputs[0].append(bundle))
+
+
+def test_a_notebook_has_one_table_that_is_updated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only where it changed: of five looks two see nothing new. Messages are plain text."""
+    kernel = Kernel(monkeypatch)
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as kernels have it
+    progress = training(env_steps=500, state="training")
+    progress.warnings.append("Warning: [bold]its Q has grown.")
+    running = turns(
+        4,
+        lambda: None,
+        lambda: None,
+        lambda: (evaluate(progress, 1000, 1.0, 3.0), setattr(progress, "env_steps", 1000)),
+        lambda: None,
+        lambda: setattr(progress, "state", "done"),
+    )
+    show_progress(lambda: "Ant-v5", [progress], running, message_console(), pause=lambda time: None)
+    assert out.getvalue() == "Warning: [bold]its Q has grown.\n"
+    (views,) = kernel.outputs
+    texts = [view["text/plain"] for view in views]
+    assert ["2 ± 1" in text for text in texts] == [False, True, True]
+    assert ["done" in text for text in texts] == [False, False, True]
+    for view in views:
+        (html,) = re.findall(r"<pre .+?>(.+)</pre>", view["text/html"], re.DOTALL)
+        assert re.sub("<.+?>", "", html) == view["text/plain"]
+        assert "color" not in view["text/html"]  # that of the page, be it light or dark
+
+
+def test_a_quiet_training_shows_nothing_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(monkeypatch)
+    show_progress(lambda: "Ant-v5", [training()], turns(0), message_console(quiet=True))
+    assert kernel.outputs == []
+
+
+def test_a_second_interrupt_leaves_the_kernel_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has more than this training in it; the sentence says what does end it."""
+    Kernel(monkeypatch)
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    stop = threading.Event()
+    with stop_on_signal(stop):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    methods = [training(state="compiling")]
+    show_progress(lambda: "Ant-v5", methods, turns(0), message_console(), stop.is_set)
+    sentence = "Stopping: waiting for the compiler; restarting the kernel ends at once."
+    assert out.getvalue().splitlines() == [sentence]
+
+
+def test_ipython_on_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a process that merely imported it."""
+    for shell in (SimpleNamespace(), None):
+        ipython = SimpleNamespace(get_ipython=lambda shell=shell: shell)
+        monkeypatch.setitem(sys.modules, "IPython", ipython)
+        assert message_console().stderr
 
 
 def test_methods_say_that_they_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +284,7 @@ def test_troubles_are_shown() -> None:
     progress.on_row({"kind": "train", "seed": 0, "env_steps": 100, "faults": ["a", "b"]})
     progress.on_row({"kind": "stopped", "seed": 1, "env_steps": 200, "reason": "c"})
     console = Console(file=io.StringIO(), width=200)
-    console.print(live_table("Point", [progress], 0.0, None))
+    console.print(live_table(View("Point", [progress], 0.0, None)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "training, 2 faults, seed 1 stopped" in text
     assert shown(progress) == [(100, "5")]
