@@ -15,7 +15,7 @@ import numpy as np
 
 from lfiw import __version__
 from lfiw.report.summary import Aggregate, Summary
-from lfiw.results.catalogue import BLUE, GREEN, ORANGE, SKY, VERMILION, looks
+from lfiw.results.catalogue import AGES, looks
 from lfiw.results.methods import Method
 from lfiw.results.statistics import Interval
 from lfiw.results.table import Table
@@ -29,13 +29,6 @@ DASHES = {"-": "", "--": "7 4", "-.": "9 3 2 3", ":": "2 3"}
 NOTHING_TO_COMPARE = (
     "Nothing is scored here: a score needs {base} with the same {agent}task and length, "
     "and that it has learned something."
-)
-AGES = (
-    ("newest fifth", BLUE, ""),
-    ("second", SKY, "9 3"),
-    ("third", GREEN, "6 3"),
-    ("fourth", ORANGE, "3 3"),
-    ("oldest fifth", VERMILION, "1 3"),
 )
 
 

@@ -125,6 +125,15 @@ LOOKS = tuple(
 # In the paper's order.
 STRATEGIES = {"uniform": LOOKS[1], "per": LOOKS[2], "ere": LOOKS[3], "lfiw": LOOKS[0]}
 
+# The fifths of a memory: their title, colour and dashes.
+AGES = (
+    ("newest fifth", BLUE, ""),
+    ("second", SKY, "9 3"),
+    ("third", GREEN, "6 3"),
+    ("fourth", ORANGE, "3 3"),
+    ("oldest fifth", VERMILION, "1 3"),
+)
+
 
 # Of strategies whose names are words; the others are abbreviations.
 WORDS = {

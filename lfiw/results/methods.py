@@ -42,6 +42,7 @@ MAX_TABLE_BYTES = 2**28  # 1.5 million evaluations
 MAX_LINE_BYTES = 2**16
 PLAIN_DIAGNOSTICS = [metric.name for metric in DIAGNOSTICS if not metric.size]
 LISTED_DIAGNOSTICS = [metric for metric in DIAGNOSTICS if metric.size]
+LISTED = {metric.name: metric.columns for metric in LISTED_DIAGNOSTICS}
 DIAGNOSTIC_COLUMNS = tuple(column for metric in DIAGNOSTICS for column in metric.columns)
 
 
@@ -53,6 +54,19 @@ class Method:
     diagnostics: dict[str, np.ndarray]  # column -> [S, E] at the evaluations, nan where absent
     record: dict[str, Any]  # config, versions, hardware, command and what else was recorded
     source: Path
+
+    def has(self, name: str) -> bool:
+        """Whether it logged this metric."""
+        return all(column in self.diagnostics for column in columns_of(name))
+
+    def logged(self, name: str) -> np.ndarray:
+        """A metric of training at the evaluations [S, E], or [S, E, size] of a list such as
+        `weight_by_age`; nan where it is absent."""
+        columns = columns_of(name)
+        if not self.has(name):
+            raise InputError(f"{self.source} has no {name}.{nearest(name, self.diagnostics)}")
+        found = [self.diagnostics[column] for column in columns]
+        return np.stack(found, axis=-1) if name in LISTED else found[0]
 
     @property
     def task(self) -> str:
@@ -131,6 +145,11 @@ class Method:
         if not self.replay:
             return self.curves.strategy
         return _labelled(strategy_title(self.replay), self.label)
+
+
+def columns_of(name: str) -> tuple[str, ...]:
+    """Where a metric is among the diagnostics."""
+    return LISTED.get(name, (name,))
 
 
 def method_title(agent: str, replay: str, label: str = "") -> str:

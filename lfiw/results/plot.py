@@ -14,13 +14,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from lfiw.errors import InputError
-from lfiw.results.catalogue import Look, looks
+from lfiw.results.catalogue import AGES, LOOKS, Look, looks
 from lfiw.results.curves import Curves
+from lfiw.results.methods import Method
 from lfiw.runs.files import make_parent
 
 FORMATS = {".png", ".pdf", ".svg"}
 PANELS_PER_ROW = 3
 LINE_LENGTH = 40
+EVENNESS = {
+    "raw_effective_sample_size": "effective sample size before the floor",
+    "effective_sample_size": "effective sample size after it",
+    "trust": "trust",
+}
 
 
 def check_picture(out: str | Path) -> Path:
@@ -112,6 +118,30 @@ def curves_figure(
         axes.legend(frameon=False, loc="best")
     if smooth > 1:
         figure.supxlabel(f"Running means over {smooth} evaluations", fontsize="small")
+    return figure
+
+
+def weights_figure(method: Method) -> Figure:
+    """How LFIW weights in the course of training, by means over seeds: by the age of transitions,
+    and how evenly."""
+    figure, (by_age, evenly) = new_panels(2)
+    steps = method.curves.env_steps
+    of_ages = method.logged("weight_by_age").mean(axis=0).T
+    for (title, colour, dash), weights in zip(AGES, of_ages, strict=True):
+        style = (0, tuple(map(float, dash.split()))) if dash else "-"
+        by_age.plot(steps, weights, linestyle=style, color=colour, label=title)
+    by_age.set_ylabel("mean weight")
+    for look, (name, title) in zip(LOOKS, EVENNESS.items(), strict=False):
+        if method.has(name):
+            values = method.logged(name).mean(axis=0)
+            evenly.plot(steps, values, look.style, color=look.colour, label=title)
+    evenly.set_ylabel("share of the batch")
+    for axes in (by_age, evenly):
+        axes.set_title(plain(f"{method.task}, {method.title}"))
+        axes.set_xlabel("environment steps")
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False, loc="best")
     return figure
 
 

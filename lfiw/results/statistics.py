@@ -29,6 +29,13 @@ class Interval:
     def as_floats(self) -> tuple[float, float, float]:
         return float(self.value), float(self.low), float(self.high)
 
+    def __format__(self, form: str) -> str:
+        """Such as '0.55 (0.45 to 0.65)', with the form of its numbers."""
+        if not form:
+            return str(self)
+        value, low, high = (format(number, form) for number in self.as_floats())
+        return f"{value} ({low} to {high})" if self.is_bounded() else value
+
     def is_bounded(self) -> bool:
         return bool(np.isfinite([self.low, self.high]).all())
 

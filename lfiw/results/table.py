@@ -48,6 +48,10 @@ class Table:
             f"<tbody>{body}</tbody></table></div></figure>"
         )
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.html()
+
     def markdown(self) -> str:
         lines = [self.header, ("---",) * len(self.header), *self.rows]
         table = "".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import sys
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +33,13 @@ class Recording(NamedTuple):
     path: Path
     total_reward: float
     length: int  # steps of the episode, one less than the video's frames
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows, and keeps: the video itself."""
+        content = base64.b64encode(self.path.read_bytes()).decode()
+        if self.path.suffix.lower() == ".gif":
+            return f'<img alt="an episode" src="data:image/gif;base64,{content}">'
+        return f'<video controls autoplay loop muted src="data:video/mp4;base64,{content}"></video>'
 
 
 def record(
@@ -62,7 +71,9 @@ def record(
     policy = load_policy(folder, seed, which)
     make_parent(path)
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # renders without a screen
+        # Both render without a screen.
+        os.environ.setdefault("MUJOCO_GL", "egl")
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     try:
         import imageio.v2 as imageio
         import imageio_ffmpeg  # noqa: F401
@@ -97,7 +108,9 @@ def record(
     options = {"fps": fps, "macro_block_size": 2}
     if path.suffix.lower() == ".gif":
         options = {"duration": 1000 / fps}
-    imageio.mimsave(path, frames, **options)
+    with warnings.catch_warnings():  # of jax, about a fork: ffmpeg is executed at once
+        warnings.simplefilter("ignore", RuntimeWarning)
+        imageio.mimsave(path, frames, **options)
     return Recording(path, total_reward, len(frames) - 1)
 
 

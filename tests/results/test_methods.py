@@ -21,6 +21,12 @@ def test_run_folder_is_read(tmp_path: Path) -> None:
     assert method.diagnostics["effective_sample_size"].tolist() == [[0.5, 0.25]] * 2
     assert method.diagnostics["q_mean"].tolist() == [[10.0 * EVERY, 20.0 * EVERY]] * 2
     assert method.diagnostics["weight_by_age_4"].tolist() == [[0.2, 0.2]] * 2
+    assert method.logged("q_mean").tolist() == [[10.0 * EVERY, 20.0 * EVERY]] * 2
+    ages = method.logged("weight_by_age")
+    assert ages.shape == (2, 2, 5) and ages[1, 1].tolist() == [3.0, 1.0, 0.5, 0.3, 0.2]
+    for name, hint in (("trust", "Valid names: .*q_mean"), ("q_men", "Did you mean q_mean")):
+        with pytest.raises(InputError, match=rf"has no {name}\. {hint}"):
+            method.logged(name)
     assert method.command == "lfiw train Ant-v5 --label 'two words'"
     assert method.wall_seconds == 20
     assert method.versions["jax"] == "0.10.2"

@@ -3,11 +3,13 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
+from report_runs import EVERY, write_run
 
 from lfiw.errors import InputError
 from lfiw.results.catalogue import STRATEGIES
 from lfiw.results.curves import Curves
-from lfiw.results.plot import check_picture, plot_curves
+from lfiw.results.methods import read_methods
+from lfiw.results.plot import check_picture, plot_curves, weights_figure
 
 LFIW, PER = STRATEGIES["lfiw"].colour, STRATEGIES["per"].colour
 
@@ -80,6 +82,18 @@ def test_agents_stand_side_by_side(tmp_path: Path) -> None:
     assert right[0] == right[2] == 0 and right[1] > 1e-3
     place = grid[height // 5 : 4 * height // 5, width + width // 5 : 2 * width - width // 5]
     assert np.all(place == 1)  # not even axes
+
+
+def test_weights_are_drawn_by_age_and_by_evenness(tmp_path: Path) -> None:
+    """Of a run without a floor, which logged no trust, there are two lines less."""
+    write_run(tmp_path, "sac-lfiw", {0: [1, 3], 7: [2, 4]}, ess=[0.5, 0.25])
+    (method,) = read_methods([tmp_path])
+    by_age, evenly = weights_figure(method).axes
+    heights = {line.get_label(): line.get_ydata().tolist() for line in by_age.lines}
+    assert heights["newest fifth"] == [3.0, 3.0] and heights["oldest fifth"] == [0.2, 0.2]
+    (line,) = evenly.lines
+    assert line.get_ydata().tolist() == [0.5, 0.25]
+    assert line.get_xdata().tolist() == [EVERY, 2 * EVERY]
 
 
 def test_text_names_methods_and_environment(tmp_path: Path) -> None:

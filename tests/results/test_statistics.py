@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from lfiw.results.statistics import (
+    Interval,
     bootstrap,
     efficiency_ratio,
     first_reached,
@@ -35,6 +36,13 @@ def generator() -> np.random.Generator:
 )
 def test_interquartile_mean_by_hand(scores: list[float], mean: float) -> None:
     assert interquartile_mean(arrays(scores)) == mean
+
+
+def test_an_interval_is_formatted_as_its_numbers_are() -> None:
+    interval = Interval(np.array(-1234.5), np.array(-1300.0), np.array(-1100.25))
+    assert f"{interval:,.1f}" == "-1,234.5 (-1,300.0 to -1,100.2)"
+    unknown = Interval(np.array(0.5), np.array(np.nan), np.array(np.nan))  # of a single run
+    assert f"{unknown:.2f}" == "0.50"
 
 
 def test_interquartile_mean_pools_the_tasks() -> None:

@@ -1,5 +1,7 @@
 """What Python offers beside `train`: the same functions that the commands call."""
 
+import base64
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,9 @@ def test_record(training: lfiw.Training, tmp_path: Path) -> None:
     pytest.importorskip("imageio_ffmpeg", reason="needs lfiw[video]")
     recording = lfiw.record(training, tmp_path / "a.gif", episode_seed=7)
     assert recording.path == tmp_path / "a.gif" and recording.path.stat().st_size > 0
+    shown = recording._repr_html_()  # in a notebook
+    (content,) = re.findall(r'<img .*src="data:image/gif;base64,(.+)">', shown)
+    assert base64.b64decode(content) == recording.path.read_bytes()
     (row,) = lfiw.evaluate(training, episodes=1, episode_seed=7)
     assert recording.length == row["length_mean"]
     assert recording.total_reward == pytest.approx(row["return_mean"], rel=1e-5)
