@@ -38,7 +38,7 @@ class Recording(NamedTuple):
         """What a notebook shows, and keeps: the video itself."""
         content = base64.b64encode(self.path.read_bytes()).decode()
         if self.path.suffix.lower() == ".gif":
-            return f'<img alt="an episode" src="data:image/gif;base64,{content}">'
+            return f'<img alt="An episode" src="data:image/gif;base64,{content}">'
         return f'<video controls autoplay loop muted src="data:video/mp4;base64,{content}"></video>'
 
 

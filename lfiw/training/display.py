@@ -27,8 +27,11 @@ from lfiw.training.progress import (
 from lfiw.wording import duration
 
 REFRESH_SECONDS = 0.25
-# Without colours and without a width of its own, so that it looks right in light and dark themes.
-HTML = '<pre style="white-space: pre; overflow-x: auto; line-height: normal">{code}</pre>'
+# The colours are those of the page, light or dark; columns need a font of equal widths.
+HTML = (
+    '<pre style="white-space: pre; overflow-x: auto; line-height: normal; font-family: '
+    "Menlo, Consolas, 'DejaVu Sans Mono', monospace\">{code}</pre>"
+)
 
 # Of a console, so that it writes text whatever it finds around it.
 TEXT: dict[str, Any] = {"force_jupyter": False, "force_terminal": False, "markup": False}
