@@ -29,7 +29,7 @@ from lfiw.wording import duration
 REFRESH_SECONDS = 0.25
 # The colours are those of the page, light or dark; columns need a font of equal widths.
 HTML = (
-    '<pre style="white-space: pre; overflow-x: auto; line-height: normal; font-family: '
+    '<pre style="margin: 0; white-space: pre; overflow-x: auto; line-height: normal; font-family: '
     "Menlo, Consolas, 'DejaVu Sans Mono', monospace\">{code}</pre>"
 )
 
