@@ -4,6 +4,7 @@ mathematics as pictures, which look the same everywhere and need no font and no 
 from __future__ import annotations
 
 import html
+import logging
 import re
 import warnings
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,7 @@ with warnings.catch_warnings():  # it finds its font in a way that Python 3.11 c
     warnings.simplefilter("ignore")
     import ziamath
 
+LOG = logging.getLogger("mkdocs.hooks")  # in strict mode a warning fails
 ROOT = Path(__file__).parents[2]
 EM = 100.0  # units of a picture to the size of its text
 ziamath.config.svg2 = False  # each picture by itself
@@ -29,6 +31,8 @@ SCRIPTS = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("examp
 LINK = re.compile(
     r"^```.*?^```|\[([^\[\]]*)\]\((?![a-z]+:|#)([^)\s#]+)((?:#[^)\s]*)?)\)", re.DOTALL | re.M
 )
+HREF = re.compile(r'href="([^":#]+\.md)(#[^"]*)?"')
+DISPLAYED = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)  # an equation of a notebook
 MATH = re.compile(r'<(span|div) class="arithmatex">\\[\[(](.*?)\\[\])]</\1>', re.DOTALL)
 
 
@@ -75,8 +79,27 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return LINK.sub(in_site, markdown)
 
 
-def on_page_content(content: str, **_: Any) -> str:
+def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
+    if page.file.src_uri.endswith(".ipynb"):
+        content = linked(
+            DISPLAYED.sub(r'<div class="arithmatex">\[\1\]</div>', content), page, files
+        )
     return MATH.sub(drawn, content)
+
+
+def linked(content: str, page: Any, files: Any) -> str:
+    """A notebook's links, which only Markdown has resolved so far."""
+
+    def to_page(match: re.Match[str]) -> str:
+        target = files.get_file_from_path(
+            normpath(PurePosixPath(page.file.src_uri).parent / match[1])
+        )
+        if target is None:
+            LOG.warning("%s links to %s, which is no page.", page.file.src_uri, match[1])
+            return match[0]
+        return f'href="{target.url_relative_to(page.file)}{match[2] or ""}"'
+
+    return HREF.sub(to_page, content)
 
 
 def drawn(match: re.Match[str]) -> str:
