@@ -517,6 +517,19 @@ def test_lfiw_over_another_strategy(over: Any) -> None:
     assert not all(torch.equal(one, other) for one, other in zip(alone, sharp, strict=True))
 
 
+def test_the_ratio_is_against_all_that_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not against what the strategy draws, here the newest few."""
+    config = replace(SHARP, over=RecencyConfig(rate=0.9, floor=0.0))
+    model = adapted.SAC("MlpPolicy", pendulum.NAME, lfiw=config, **small()).learn(60)
+    given: list[torch.Tensor] = []
+    weigh = model.lfiw.weigh
+    monkeypatch.setattr(model.lfiw, "weigh", lambda *args: given.extend(args) or weigh(*args))
+    model.train(1, 64)
+    slow, _, slow_size, drawn = given
+    assert slow_size == 60
+    assert len(slow.unique(dim=0)) > 30 and len(drawn.unique(dim=0)) < 10
+
+
 def test_ratio_as_a_priority() -> None:
     """Drawn by the ratios of what was drawn before, and not weighted."""
     config = replace(SHARP, use="priority", warmup_env_steps=70, temperature=0.01)
