@@ -135,6 +135,8 @@ def test_bad_use_gets_a_sentence() -> None:
         buffer.sample(2)
     with pytest.raises(RunError, match="no TD errors came back: after the loss, call"):
         buffer.sample(2)
+    buffer.update_priority(torch.tensor([0]), torch.tensor([2.0]))
+    buffer.sample(2)
     with pytest.raises(InputError, match="written round and round"):
         skipping = ReplaySampler("ere")
         skipping.extend(torch.tensor([0, 2]))

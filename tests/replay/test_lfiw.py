@@ -20,8 +20,9 @@ from programs import (
 import lfiw.replay.lfiw
 from lfiw.agents.sac import SacConfig
 from lfiw.ratio import Ratio, ratio_weights
-from lfiw.replay.base import Replay
+from lfiw.replay.base import HUBER, Replay
 from lfiw.replay.ere import EreConfig
+from lfiw.replay.lap import LapConfig
 from lfiw.replay.lfiw import (
     LfiwConfig,
     LfiwState,
@@ -32,7 +33,7 @@ from lfiw.replay.per import PerConfig
 from lfiw.replay.priorities import Prioritised
 from lfiw.replay.ring import weight_by_age
 from lfiw.replay.uniform import UniformConfig, make_uniform
-from lfiw.types import Clock, EnvSpec, Sample
+from lfiw.types import SQUARES, Clock, EnvSpec, Sample
 
 SPEC = EnvSpec(obs_size=1, action_size=1)
 CAPACITY = 100
@@ -345,3 +346,9 @@ def test_weight_by_age_by_hand() -> None:
 )
 def test_effective_sample_size_by_hand(weights: list[float], expected: float) -> None:
     np.testing.assert_allclose(effective_sample_size(jnp.array(weights)), expected, rtol=1e-6)
+
+
+def test_critics_minimise_what_the_strategy_below_asks_for() -> None:
+    over_lap = make_lfiw(LfiwConfig(over=LapConfig()), make_context())
+    assert over_lap.td_loss is HUBER
+    assert make_lfiw(LfiwConfig(), make_context()).td_loss is SQUARES
