@@ -159,11 +159,11 @@ def test_more_rows_than_a_request_takes_and_what_a_user_should_see(place: Path) 
     folder = place / "by-hand"
     make_run(folder, "Task", "sac", "uniform", **{"env.kwargs.text": "x" * 7000})
     rows: list[dict[str, Any]] = [
-        {"kind": "eval", "seed": 0, "env_steps": steps, "return_mean": float(steps)}
+        {"kind": "eval", "seed": 0, "env_steps": 10 * steps, "return_mean": float(steps)}
         for steps in range(1500)
     ]
     rows += [
-        {"kind": kind, "seed": 0, "env_steps": 1500, "reason": f"why {kind}"}
+        {"kind": kind, "seed": 0, "env_steps": 15000, "reason": f"why {kind}"}
         for kind in ("warning", "stopped")
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -171,11 +171,11 @@ def test_more_rows_than_a_request_takes_and_what_a_user_should_see(place: Path) 
     with Tracking(list(TRACKERS), [folder], said.append) as tracking:
         pass
     assert tracking.incomplete == [], said
-    expected = [(steps, float(steps)) for steps in range(1500)]
+    expected = [(10 * steps, float(steps)) for steps in range(1500)]
 
     (file,) = [own for own in of_wandb(place) if "/by-hand/" in own.run.display_name]
     assert file.curve("eval/mean_reward") == expected
-    assert file.summary["warning at 1500 steps"] == "why warning"
+    assert file.summary["warning at 15000 steps"] == "why warning"
     assert file.summary["state"] == "stopped" and file.exit_codes == [1]
 
     from trackio.sqlite_storage import SQLiteStorage
@@ -185,8 +185,8 @@ def test_more_rows_than_a_request_takes_and_what_a_user_should_see(place: Path) 
     assert [(row["step"], row["eval/mean_reward"]) for row in logs[:-1]] == expected
     told = {(alert["title"], alert["text"]) for alert in SQLiteStorage.get_alerts("lfiw", run)}
     assert told == {
-        ("warning at 1500 steps", "why warning"),
-        ("stopped at 1500 steps", "why stopped"),
+        ("warning at 15000 steps", "why warning"),
+        ("stopped at 15000 steps", "why stopped"),
     }
 
     from mlflow import MlflowClient
@@ -197,8 +197,15 @@ def test_more_rows_than_a_request_takes_and_what_a_user_should_see(place: Path) 
     (found,) = [own for own in kept if "/by-hand/" in own.info.run_name]
     history = client.get_metric_history(found.info.run_id, "eval/mean_reward")
     assert sorted((metric.step, metric.value) for metric in history) == expected
-    assert found.data.tags["stopped at 1500 steps"] == "why stopped"
+    assert found.data.tags["stopped at 15000 steps"] == "why stopped"
     assert found.info.status == "FAILED" and len(found.data.params["env.kwargs.text"]) == 6000
+
+
+def test_requests_to_mlflow_have_a_size_that_servers_take() -> None:
+    """A local store takes any."""
+    from lfiw.tracking.mlflow import MAX_METRICS, parts
+
+    assert [len(part) for part in parts(range(2500), MAX_METRICS)] == [1000, 1000, 500]
 
 
 @pytest.mark.parametrize(
