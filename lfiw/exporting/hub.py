@@ -14,7 +14,8 @@ from typing import Any
 
 from lfiw.errors import InputError
 from lfiw.exporting.formats import export
-from lfiw.results.methods import Method, read_methods
+from lfiw.results.method import Method
+from lfiw.results.methods import read_methods
 from lfiw.results.plot import plot_curves
 from lfiw.runs.evaluate import evaluate
 from lfiw.runs.files import make_parent, save_arrays, write_json

@@ -11,7 +11,8 @@ from lfiw.report.figures import write_figures
 from lfiw.report.page import Preface, make_page
 from lfiw.report.summary import Summary, summarise
 from lfiw.report.tables import all_tables, markdown
-from lfiw.results.methods import Method, read_methods
+from lfiw.results.method import Method
+from lfiw.results.methods import read_methods
 from lfiw.runs.layout import CONFIG
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from lfiw.errors import InputError
 from lfiw.older import modern
 from lfiw.results.catalogue import PUBLISHED
-from lfiw.results.methods import Method
+from lfiw.results.method import Method
 from lfiw.results.statistics import (
     Interval,
     bootstrap,

@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from lfiw.report.summary import Aggregate, Summary
 from lfiw.results.catalogue import Look, looks
-from lfiw.results.methods import Method
+from lfiw.results.method import Method
 from lfiw.results.plot import agent_panels, curves_figure, new_panels, plain, save_figures
 from lfiw.runs.metrics import WITH_FIGURE, Metric
 

@@ -16,7 +16,7 @@ import numpy as np
 from lfiw import __version__
 from lfiw.report.summary import Aggregate, Summary
 from lfiw.results.catalogue import AGES, looks
-from lfiw.results.methods import Method
+from lfiw.results.method import Method
 from lfiw.results.statistics import Interval
 from lfiw.results.table import Table
 from lfiw.runs.metrics import METRICS, WITH_FIGURE

@@ -34,7 +34,7 @@ from lfiw.results.catalogue import (
     is_planned,
 )
 from lfiw.results.curves import Curves
-from lfiw.results.methods import Method, method_title
+from lfiw.results.method import Method, method_title
 from lfiw.results.published import Published, published
 from lfiw.results.statistics import (
     Interval,

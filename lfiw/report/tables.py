@@ -11,7 +11,7 @@ from lfiw.report.comparison import SMOOTHED_EVALUATIONS
 from lfiw.report.summary import Aggregate, Entry, Outcome, Summary
 from lfiw.results.catalogue import ENV_STEPS, MEASURES, Measure, family_of
 from lfiw.results.curves import COLLAPSE_ENV_STEPS, collapses_text
-from lfiw.results.methods import Method
+from lfiw.results.method import Method
 from lfiw.results.statistics import Interval
 from lfiw.results.table import BEST, NOT_PLANNED, NOT_RUN, Table, Text
 from lfiw.wording import spread

@@ -16,7 +16,7 @@ from matplotlib.ticker import EngFormatter
 from lfiw.errors import InputError
 from lfiw.results.catalogue import AGES, LOOKS, Look, looks
 from lfiw.results.curves import Curves
-from lfiw.results.methods import Method
+from lfiw.results.method import Method
 from lfiw.runs.files import make_parent
 
 FORMATS = {".png", ".pdf", ".svg"}

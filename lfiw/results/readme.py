@@ -18,7 +18,8 @@ from lfiw.results.catalogue import (
     family_of,
 )
 from lfiw.results.curves import Curves
-from lfiw.results.methods import Method, read_methods
+from lfiw.results.method import Method
+from lfiw.results.methods import read_methods
 from lfiw.results.published import published
 from lfiw.results.store import EVALUATION_SETTINGS, evaluation_of
 from lfiw.results.table import NOT_RUN, Table

@@ -1,6 +1,6 @@
 """Adding runs to the store of results, some methods and tasks at a time.
 
-`lfiw.results.methods` says what a store holds. A method's seeds are its cells: one that is added
+`lfiw.results.own` says what a store holds. A method's seeds are its cells: one that is added
 again is replaced, all others stay.
 """
 
@@ -15,13 +15,8 @@ from typing import Any
 
 from lfiw.errors import InputError
 from lfiw.older import modern
-from lfiw.results.methods import (
-    CURVES_FILE,
-    DIAGNOSTIC_COLUMNS,
-    evaluation_rows,
-    stored_rows,
-    task_name,
-)
+from lfiw.results.method import task_name
+from lfiw.results.own import CURVES_FILE, DIAGNOSTIC_COLUMNS, evaluation_rows, stored_rows
 from lfiw.runs.config_file import read_config, read_config_file
 from lfiw.runs.files import make_parent, write_json, write_whole
 from lfiw.runs.layout import find_folders, parts_of, safe_name

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from lfiw.report import write_report
-from lfiw.results.methods import Method, read_methods
+from lfiw.results.method import Method
+from lfiw.results.methods import read_methods
 
 pytest.importorskip("stable_baselines3")
 TASK = "CartPole-v1"

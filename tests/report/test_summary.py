@@ -8,7 +8,7 @@ from lfiw.report.page import coverage
 from lfiw.report.summary import Summary, normalised, summarise
 from lfiw.results.catalogue import PAPER_METHODS
 from lfiw.results.curves import Curves
-from lfiw.results.methods import Method
+from lfiw.results.method import Method
 from lfiw.results.published import TABLE_1, published
 
 

@@ -12,7 +12,8 @@ from lfiw.cli import main
 from lfiw.errors import InputError
 from lfiw.results.foreign import names_of
 from lfiw.results.foreign_logs import EPISODES, EVALUATIONS, Log, read_monitors
-from lfiw.results.methods import Method, read_methods
+from lfiw.results.method import Method
+from lfiw.results.methods import read_methods
 from lfiw.results.shared_steps import returns_at
 
 

@@ -7,7 +7,9 @@ import pytest
 from report_runs import EVERY, record, write_run, write_store
 
 from lfiw.errors import InputError
-from lfiw.results.methods import evaluation_rows, read_methods, task_name
+from lfiw.results.method import task_name
+from lfiw.results.methods import read_methods
+from lfiw.results.own import evaluation_rows
 
 STORE = Path(__file__).parents[2] / "results"
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lfiw.results.methods import DIAGNOSTIC_COLUMNS, evaluation_rows
+from lfiw.results.own import DIAGNOSTIC_COLUMNS, evaluation_rows
 
 EVERY = 10  # environment steps between evaluations
 
