@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 
 from lfiw.adapters.drawing import Draw, Order, bits, recent_slots, uniforms, unit
 from lfiw.adapters.drawing_by_error import Prioritised
-from lfiw.adapters.torch import trust_above
+from lfiw.adapters.torch_ratio import trust_above
 from lfiw.replay.lfiw_priority import LARGEST, SMALLEST, LfiwPriorityNoise
 from lfiw.replay.sum_tree import LEVELS
 from lfiw.types import Clock

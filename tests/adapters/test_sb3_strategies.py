@@ -36,7 +36,7 @@ from lfiw.adapters import sb3 as adapted  # noqa: E402
 from lfiw.adapters.sb3_agent import WeighedBuffer  # noqa: E402
 from lfiw.adapters.sb3_replay import BufferDraws, Drawn, num_slots, samples_at  # noqa: E402
 from lfiw.adapters.strategies import STRATEGIES, make_strategy  # noqa: E402
-from lfiw.adapters.torch import with_floor  # noqa: E402
+from lfiw.adapters.torch_ratio import with_floor  # noqa: E402
 from lfiw.errors import InputError  # noqa: E402
 from lfiw.replay.cer import CerConfig  # noqa: E402
 from lfiw.replay.ere import EreConfig  # noqa: E402

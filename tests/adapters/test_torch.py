@@ -16,7 +16,13 @@ import jax.numpy as jnp  # noqa: E402
 import optax  # noqa: E402
 
 from lfiw import ratio as jax_ratio  # noqa: E402
-from lfiw.adapters.torch import DIVERGENCES, Lfiw, Ratio, ratio_weights, with_floor  # noqa: E402
+from lfiw.adapters.torch import Lfiw  # noqa: E402
+from lfiw.adapters.torch_ratio import (  # noqa: E402
+    DIVERGENCES,
+    Ratio,
+    ratio_weights,
+    with_floor,
+)
 from lfiw.errors import InputError  # noqa: E402
 from lfiw.networks import Layer, Mlp  # noqa: E402
 from lfiw.replay.lfiw import LfiwConfig  # noqa: E402
