@@ -29,7 +29,8 @@ def newest(wanted: tuple[str, ...]) -> list[str]:
         subprocess.run([*pip, "install", "--quiet", *wanted], cwd=ROOT, check=True)
         frozen = [*pip, "freeze", "--exclude", "lfiw"]
         done = subprocess.run(frozen, capture_output=True, text=True, check=True)
-        return done.stdout.splitlines()
+        # A build of one machine, such as 2.13.0+cpu, is another one elsewhere.
+        return [line.partition("+")[0] for line in done.stdout.splitlines()]
 
 
 def main() -> None:
