@@ -22,6 +22,7 @@ from lfiw.cli.results import ResultsAdd, ResultsShow
 from lfiw.cli.track import Track
 from lfiw.cli.train import Resume, Train, Verify
 from lfiw.cli.tune import Tune
+from lfiw.cli.wrong_options import HELP, refuse_wrong_options
 from lfiw.errors import InputError, RunError
 from lfiw.extras import install_command
 from lfiw.wording import nearest, on_command_line, one_line
@@ -113,14 +114,20 @@ def explain(error: InputError | RunError, debug: bool = False) -> int:
 
 
 def parse_command(given: Sequence[str]) -> Any:
-    """The command that the arguments describe; tyro explains wrong options and exits with 2."""
+    """The command that the arguments describe."""
     commands: Mapping[str, type[Any] | CommandGroup] = COMMANDS
     prog = "lfiw"
     if given and isinstance(group := COMMANDS.get(given[0]), CommandGroup):
         commands, prog, given = group.commands, f"lfiw {given[0]}", given[1:]
-        if not given:
-            raise InputError(f"Say which: `{prog} --help` lists {', '.join(commands)}.")
-    if given and not given[0].startswith("-") and given[0] not in commands:
+    if not given:
+        raise InputError(f"Say which: `{prog} --help` lists {', '.join(commands)}.")
+    given = complete_ray_option(repeat_options(given))
+    command = commands.get(given[0])
+    if isinstance(command, type):
+        refuse_wrong_options(f"{prog} {given[0]}", command, given[1:])
+    elif given[0].startswith("-") and given[0] not in HELP and "--tyro-" not in given[0]:
+        raise InputError(f"{prog} needs a command before {given[0]!r}: `{prog} --help` lists them.")
+    elif not given[0].startswith("-"):
         raise InputError(f"{prog} has no command {given[0]!r}.{nearest(given[0], list(commands))}")
     return tyro.extras.subcommand_cli_from_dict(
         {
@@ -129,7 +136,7 @@ def parse_command(given: Sequence[str]) -> Any:
         },
         prog=prog,
         description="Off-policy reinforcement learning with likelihood-free importance weights.",
-        args=complete_ray_option(repeat_options(given)),
+        args=given,
     )
 
 

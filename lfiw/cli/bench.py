@@ -65,6 +65,8 @@ class LearnerBenchmark(Benchmark):
             "updates_per_call": self.updates_per_call,
             "phase_env_steps": self.updates_per_call,
         }
+        if not runs or min(runs) < 1:
+            raise InputError(f"--runs must be at least 1, not {min(runs, default='nothing')}.")
         configs = [
             make_config(self.env, agent, replay, seeds=range(count), **size)
             for agent in agents
