@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 
 from lfiw.cli.options import Command, unset
+from lfiw.errors import InputError
 
 if TYPE_CHECKING:
     from lfiw.learning.config import TrainConfig
@@ -53,6 +54,8 @@ def run_demo(out: str | Path, console: Console, quiet: bool = False) -> None:
     from lfiw.training import train_all
 
     folder = Path(out)
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError(f"{folder} already holds something: choose another --out.")
     console.print("1. Why a floor: errors of Q on the paper's chain MDP", style="bold")
     result = run_chain(ChainConfig())
     *_, picture = save_chain(result, folder)

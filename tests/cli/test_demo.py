@@ -69,6 +69,19 @@ def test_the_page_holds_the_picture_and_both_methods(shown: tuple[Path, str]) ->
         assert (folder / "Pendulum-v1" / method / "config.json").is_file()
 
 
+def test_what_is_there_stays(tmp_path: Path, capsys: Any) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("mine")
+    for out in (tmp_path, kept):
+        with pytest.raises(SystemExit) as ended:
+            main(["demo", "--out", str(out)])
+        assert ended.value.code == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert "already holds something: choose another --out." in shown.err
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
 def test_weights_begin_within_the_demo() -> None:
     for config in demo.demo_configs():
         check(config)
