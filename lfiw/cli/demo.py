@@ -54,7 +54,7 @@ def run_demo(out: str | Path, console: Console, quiet: bool = False) -> None:
     from lfiw.training import train_all
 
     folder = Path(out)
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise InputError(f"{folder} already holds something: choose another --out.")
     console.print("1. Why a floor: errors of Q on the paper's chain MDP", style="bold")
     result = run_chain(ChainConfig())
