@@ -68,9 +68,10 @@ $(DOCS)/.installed: pyproject.toml constraints-docs.txt | $(STAMP)
 	touch $@
 
 # The site over docs/, in build/site. A link or an anchor that leads nowhere fails (not with --quiet, which
-# does not count warnings).
+# does not count warnings), and so does one to a file that is no page, which mkdocs does not see in notebooks.
 docs: $(DOCS)/.installed
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+	! grep -rlE 'href="[^":]+\.md["#]' --include='*.html' build/site
 	@echo "The site is in build/site: python -m http.server -d build/site"
 
 # The notebook in a fresh kernel and a folder of its own, and how training shows itself in one.
