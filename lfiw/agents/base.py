@@ -53,16 +53,21 @@ class ActorCritic(NamedTuple):
         return self.actor.arrays(actor, "policy") | self.critic.arrays(critics, "critics")
 
     def products(
-        self, spec: EnvSpec, num_climbed: int, policy_delay: int = 1, num_passed: int = 1
+        self,
+        spec: EnvSpec,
+        num_climbed: int,
+        policy_delay: int = 1,
+        num_passed: int = 1,
+        num_acted: int = 1,
     ) -> float:
         """Multiplications of one update for each row of the batch, where the policy climbs so
-        many of the critics in every `policy_delay`-th update and so many pairs of a row pass
-        through every critic."""
+        many of the critics in every `policy_delay`-th update, and so many pairs of a row pass
+        through every critic and observations through the trained policy."""
         actor, critic = self.actor, self.critic
         critics = 2 * num_passed * (critic.products + critic.trained_products)
         # The policy's gradient passes through a critic to the actions, not to the observations.
         of_obs = critic.input_products * spec.obs_size // (spec.obs_size + spec.action_size)
-        policy = actor.trained_products + num_climbed * (2 * critic.products - of_obs)
+        policy = num_acted * actor.trained_products + num_climbed * (2 * critic.products - of_obs)
         return actor.products + critics + policy / policy_delay
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -58,10 +59,16 @@ class SacState(NamedTuple):
     alpha_opt: optax.OptState
 
 
-def sample_action(outputs: Array, noise: Array) -> tuple[Array, Array]:
+def clipped(log_std: Array) -> Array:
+    return jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
+
+
+def sample_action(
+    outputs: Array, noise: Array, log_std_of: Callable[[Array], Array] = clipped
+) -> tuple[Array, Array]:
     """A tanh-Gaussian action [B, A] and its log-density [B], reparameterised by `noise`."""
-    mean, log_std = jnp.split(outputs, 2, axis=-1)
-    log_std = jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
+    mean, second = jnp.split(outputs, 2, axis=-1)
+    log_std = log_std_of(second)
     raw = mean + jnp.exp(log_std) * noise
     log_normal = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2 * math.pi)
     # log(1 - tanh(x)^2) in a form that does not overflow

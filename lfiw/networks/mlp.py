@@ -53,18 +53,19 @@ def mlp(sizes: Sequence[int], last_limit: float | None = None) -> Network:
             x = jax.nn.relu(apply_layer(layer, x))
         return apply_layer(last, x)
 
-    def arrays(layers: Mlp, prefix: str) -> dict[str, Array]:
-        return {
-            f"{prefix}.{index}.{name}": array
-            for index, layer in enumerate(layers)
-            for name, array in layer._asdict().items()
-        }
-
     products = [fan_in * fan_out for fan_in, fan_out in pairwise(sizes)]
     return Network(
         init=init,
         apply=apply,
-        arrays=arrays,
+        arrays=layer_arrays,
         products=sum(products),
         input_products=products[0],
     )
+
+
+def layer_arrays(layers: Mlp, prefix: str) -> dict[str, Array]:
+    return {
+        f"{prefix}.{index}.{name}": array
+        for index, layer in enumerate(layers)
+        for name, array in layer._asdict().items()
+    }

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from lfiw.networks.base import Network, Parameters
 from lfiw.networks.mlp import Layer, Mlp, apply_layer, mlp
 
 EPSILON = 1e-3  # added to variances; CrossQ's code
@@ -43,14 +44,21 @@ Statistics = tuple[Moments, ...]  # one for each norm
 class NormedNetwork(NamedTuple):
     """Pure functions over parameters and the running statistics of what they normalise."""
 
-    init: Callable[[Array], NormedMlp]  # key -> parameters
+    init: Callable[[Array], Parameters]  # key -> parameters
     statistics: Callable[[], Statistics]  # before the first batch
     # (parameters, inputs [B, in]) -> (outputs [B, out], the batch's statistics)
-    apply: Callable[[NormedMlp, Array], tuple[Array, Statistics]]
+    apply: Callable[[Parameters, Array], tuple[Array, Statistics]]
+    plain: Network  # what it is where the statistics are fixed
+    # (parameters, statistics) -> parameters of `plain`; with any axes in front of all arrays
+    folded: Callable[[Parameters, Statistics], Parameters]
+    projected: Callable[[Parameters], Parameters]  # after every step; with any axes in front
 
 
-def normed_mlp(sizes: Sequence[int], batch_norm: bool = True) -> NormedNetwork:
-    """As `mlp(sizes)`; each batch is normalised by its own statistics."""
+def normed_mlp(
+    sizes: Sequence[int], batch_norm: bool = True, unit_norm: bool = True
+) -> NormedNetwork:
+    """As `mlp(sizes)`; each batch is normalised by its own statistics, and weights are kept at
+    norm one."""
     features = sizes[:-1] if batch_norm else ()
 
     def init(key: Array) -> NormedMlp:
@@ -67,23 +75,36 @@ def normed_mlp(sizes: Sequence[int], batch_norm: bool = True) -> NormedNetwork:
         def normalise(x: Array, at: int) -> Array:
             if not parameters.norms:
                 return x
-            mean = jnp.mean(x, axis=0)
-            moments = Moments(mean, jnp.mean(jnp.square(x - mean), axis=0))
+            x, moments = normalised(parameters.norms[at], x)
             seen.append(moments)
-            slope, offset = affine(parameters.norms[at], moments)
-            return x * slope + offset
+            return x
 
         x = normalise(x, 0)
         for at, layer in enumerate(hidden, start=1):
             x = jax.nn.relu(normalise(apply_layer(layer, x), at))
         return apply_layer(last, x), jax.lax.stop_gradient(tuple(seen))
 
-    return NormedNetwork(init, statistics, apply)
+    return NormedNetwork(
+        init=init,
+        statistics=statistics,
+        apply=apply,
+        plain=mlp(sizes),
+        folded=folded,
+        projected=unit_columns if unit_norm else lambda parameters: parameters,
+    )
 
 
-def affine(norm: Norm, moments: Moments) -> tuple[Array, Array]:
+def normalised(norm: Norm, x: Array, epsilon: float = EPSILON) -> tuple[Array, Moments]:
+    """Rows [B, features] by their own statistics, and those."""
+    mean = jnp.mean(x, axis=0)
+    moments = Moments(mean, jnp.mean(jnp.square(x - mean), axis=0))
+    slope, offset = affine(norm, moments, epsilon)
+    return x * slope + offset, moments
+
+
+def affine(norm: Norm, moments: Moments, epsilon: float = EPSILON) -> tuple[Array, Array]:
     """Slope and offset of a norm where the moments are given."""
-    slope = norm.scale * jax.lax.rsqrt(moments.variance + EPSILON)
+    slope = norm.scale * jax.lax.rsqrt(moments.variance + epsilon)
     return slope, norm.shift - moments.mean * slope
 
 
@@ -93,15 +114,21 @@ def folded(parameters: NormedMlp, statistics: Statistics) -> Mlp:
     if not parameters.norms:
         return tuple(layers)
     first, *others = map(affine, parameters.norms, statistics)
-    slope, offset = first
-    weight, bias = layers[0]
-    layers[0] = Layer(
-        slope[..., None] * weight, bias + jnp.sum(offset[..., None] * weight, axis=-2)
-    )
-    for at, (slope, offset) in enumerate(others):
-        weight, bias = layers[at]
-        layers[at] = Layer(weight * slope[..., None, :], bias * slope + offset)
+    layers[0] = before(layers[0], *first)
+    for at, norm in enumerate(others):
+        layers[at] = behind(layers[at], *norm)
     return tuple(layers)
+
+
+def before(layer: Layer, slope: Array, offset: Array) -> Layer:
+    """The layer of `x * slope + offset`."""
+    bias = layer.bias + jnp.sum(offset[..., None] * layer.weight, axis=-2)
+    return Layer(slope[..., None] * layer.weight, bias)
+
+
+def behind(layer: Layer, slope: Array, offset: Array) -> Layer:
+    """The layer whose outputs are turned into `outputs * slope + offset`."""
+    return Layer(layer.weight * slope[..., None, :], layer.bias * slope + offset)
 
 
 def unit_columns(parameters: NormedMlp) -> NormedMlp:

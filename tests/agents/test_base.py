@@ -140,7 +140,9 @@ def test_unit_weights_equal_the_unweighted_agent(
     def unweighted(losses: Array, weights: Array) -> Array:
         return jnp.sum(jnp.mean(losses, axis=-1))
 
-    monkeypatch.setattr(sys.modules[case.kind.__module__], "weighted_critic_loss", unweighted)
+    monkeypatch.setattr(
+        sys.modules[type(case.state).__module__], "weighted_critic_loss", unweighted
+    )
     ignored = jnp.full(4, jnp.nan)
     plain = Case(case.kind)
     assert same_bits(plain.state, case.state)

@@ -10,8 +10,9 @@ from programs import BATCH, MIDWAY, SPEC, quick_jit, random_rows, same_bits
 from lfiw.acting.networks import numpy_network
 from lfiw.acting.policy import NumpyPolicy
 from lfiw.agents.base import Agent
+from lfiw.agents.normed_sac import NormedSacState
 from lfiw.agents.sac import SacConfig, make_sac
-from lfiw.agents.xqc import XqcConfig, XqcState, make_xqc
+from lfiw.agents.xqc import XqcConfig, make_xqc
 from lfiw.networks.normed import EPSILON, NormedMlp
 from lfiw.types import Clock, Sample, Transition, unpack_rows
 
@@ -47,8 +48,8 @@ def updated(
     return update(state, sample or some_sample(), agent.draw(KEY), clock, turn)
 
 
-def started(agent: Agent) -> XqcState:
-    state: XqcState = quick_jit(agent.init)(KEY)
+def started(agent: Agent) -> NormedSacState:
+    state: NormedSacState = quick_jit(agent.init)(KEY)
     return agent.observe(state, jnp.asarray(random_rows(0, 50)))
 
 
@@ -64,7 +65,7 @@ def test_without_its_ingredients_it_is_sac() -> None:
     xqc = make(**OFF, **shared, learning_rate_end=1e-3)
     sac = make_sac(SacConfig(hidden_sizes=SIZES, **shared), SPEC, BATCH)
     theirs = quick_jit(sac.init)(KEY)
-    mine: XqcState = started(xqc)._replace(
+    mine: NormedSacState = started(xqc)._replace(
         actor=NormedMlp(theirs.actor, ()),
         critics=NormedMlp(theirs.critics, ()),
         target_critics=NormedMlp(theirs.target_critics, ()),
