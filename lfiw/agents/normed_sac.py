@@ -45,6 +45,7 @@ class Recipe(NamedTuple):
     scale_rewards: bool = True
     # Whether the policy is normalised over present and next observations together, as the critics.
     joint_policy: bool = False
+    policy_statistics_rate: float = STATISTICS_RATE
     policy_kind: str = "gaussian"  # of the numpy policy
     log_std_of: Callable[[Array], Array] = clipped  # network's outputs -> logarithms of deviations
     noise_repeats: int = 1  # steps for which it holds its noise at most
@@ -177,6 +178,9 @@ def make_normed_sac(
             "reward_scale": scale,
         }
         if turn == recipe.policy_delay - 1:
+            # Its schedule counts its own updates: XQC's and FlashSAC's code.
+            own_clock = clock._replace(progress=clock.progress / recipe.policy_delay)
+            rate = recipe.learning_rate(own_clock)
             state, of_policy = update_policy(state, sample, noise[1], rate)
             trace |= of_policy
         return state, td_errors, trace
@@ -194,7 +198,7 @@ def make_normed_sac(
         log_alpha = descended(state.log_alpha, alpha_step, rate)
         new_state = state._replace(
             actor=actor_network.projected(descended(state.actor, steps, rate)),
-            actor_statistics=running(state.actor_statistics, seen, STATISTICS_RATE),
+            actor_statistics=running(state.actor_statistics, seen, recipe.policy_statistics_rate),
             log_alpha=log_alpha,
             actor_opt=actor_opt,
             alpha_opt=alpha_opt,

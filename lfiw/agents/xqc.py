@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from lfiw.agents.base import Agent
-from lfiw.agents.normed_sac import Recipe, make_normed_sac
+from lfiw.agents.normed_sac import STATISTICS_RATE, Recipe, make_normed_sac
 from lfiw.networks.normed import NormedNetwork, normed_mlp
 from lfiw.settings import setting
 from lfiw.types import SQUARES, EnvSpec, TdLoss, anneal
@@ -77,5 +77,7 @@ def make_xqc(config: XqcConfig, spec: EnvSpec, batch_size: int, td_loss: TdLoss 
         learning_rate=lambda clock: anneal(config.learning_rate, config.learning_rate_end, clock),
         categorical=config.categorical,
         scale_rewards=config.scale_rewards,
+        # Its code moves them in every update, also in those that leave the policy as it is.
+        policy_statistics_rate=1 - (1 - STATISTICS_RATE) ** config.policy_delay,
     )
     return make_normed_sac(recipe, spec, batch_size, td_loss)

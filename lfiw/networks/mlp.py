@@ -16,7 +16,7 @@ from lfiw.networks.base import Network
 
 class Layer(NamedTuple):
     weight: Array  # [in, out]
-    bias: Array  # [out]
+    bias: Array | None  # [out]; none in front of a norm, which has a shift of its own
 
 
 Mlp = tuple[Layer, ...]
@@ -33,7 +33,8 @@ def init_layer(key: Array, fan_in: int, fan_out: int, limit: float | None = None
 
 
 def apply_layer(layer: Layer, x: Array) -> Array:
-    return jnp.matmul(x, layer.weight) + layer.bias
+    products = jnp.matmul(x, layer.weight)
+    return products if layer.bias is None else products + layer.bias
 
 
 def mlp(sizes: Sequence[int], last_limit: float | None = None) -> Network:

@@ -6,7 +6,9 @@ a plain MLP, which acts, deploys and stands in snapshots.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax
@@ -16,7 +18,8 @@ from jax import Array
 from lfiw.networks.base import Network, Parameters
 from lfiw.networks.mlp import Layer, Mlp, apply_layer, mlp
 
-EPSILON = 1e-3  # added to variances; CrossQ's code
+EPSILON = 1e-3  # added to variances; CrossQ's and XQC's code
+GAIN = math.sqrt(2)  # of orthogonal weights in front of a ReLU; XQC's code
 
 
 class Norm(NamedTuple):
@@ -62,11 +65,19 @@ def normed_mlp(
     features = sizes[:-1] if batch_norm else ()
 
     def init(key: Array) -> NormedMlp:
-        norms = tuple(Norm(jnp.zeros(size), jnp.ones(size)) for size in features)
-        return NormedMlp(mlp(sizes).init(key), norms)
+        if not (batch_norm or unit_norm):
+            return NormedMlp(mlp(sizes).init(key), ())
+        keys = jax.random.split(key, len(sizes) - 1)
+        *hidden, last = (
+            Layer(orthogonal(key, shape, GAIN), jnp.zeros(shape[1]))
+            for key, shape in zip(keys, pairwise(sizes), strict=True)
+        )
+        if batch_norm:
+            hidden = [layer._replace(bias=None) for layer in hidden]
+        return NormedMlp((*hidden, last), tuple(map(init_norm, features)))
 
     def statistics() -> Statistics:
-        return tuple(Moments(jnp.zeros(size), jnp.ones(size)) for size in features)
+        return tuple(map(init_moments, features))
 
     def apply(parameters: NormedMlp, x: Array) -> tuple[Array, Statistics]:
         *hidden, last = parameters.layers
@@ -90,8 +101,22 @@ def normed_mlp(
         apply=apply,
         plain=mlp(sizes),
         folded=folded,
-        projected=unit_columns if unit_norm else lambda parameters: parameters,
+        projected=at_norm_one if unit_norm else lambda parameters: parameters,
     )
+
+
+def orthogonal(key: Array, shape: tuple[int, int], gain: float = 1.0) -> Array:
+    """First weights, whose columns (or rows, where they are fewer) are orthogonal."""
+    weight: Array = jax.nn.initializers.orthogonal(gain)(key, shape, jnp.float32)
+    return weight
+
+
+def init_norm(size: int) -> Norm:
+    return Norm(jnp.zeros(size), jnp.ones(size))
+
+
+def init_moments(size: int) -> Moments:
+    return Moments(jnp.zeros(size), jnp.ones(size))
 
 
 def normalised(norm: Norm, x: Array, epsilon: float = EPSILON) -> tuple[Array, Moments]:
@@ -122,25 +147,37 @@ def folded(parameters: NormedMlp, statistics: Statistics) -> Mlp:
 
 def before(layer: Layer, slope: Array, offset: Array) -> Layer:
     """The layer of `x * slope + offset`."""
-    bias = layer.bias + jnp.sum(offset[..., None] * layer.weight, axis=-2)
+    bias = jnp.sum(offset[..., None] * layer.weight, axis=-2)
+    if layer.bias is not None:
+        bias += layer.bias
     return Layer(slope[..., None] * layer.weight, bias)
 
 
 def behind(layer: Layer, slope: Array, offset: Array) -> Layer:
     """The layer whose outputs are turned into `outputs * slope + offset`."""
-    return Layer(layer.weight * slope[..., None, :], layer.bias * slope + offset)
+    bias = offset if layer.bias is None else layer.bias * slope + offset
+    return Layer(layer.weight * slope[..., None, :], bias)
 
 
-def unit_columns(parameters: NormedMlp) -> NormedMlp:
-    """Every unit's weights and bias together at norm one: behind BatchNorm a unit's scale has no
-    effect but to lower its learning rate as it grows."""
+def at_norm_one(parameters: NormedMlp) -> NormedMlp:
+    """Every hidden unit's weights, with its bias where it has one, at norm one, and those of every
+    output without its bias: behind BatchNorm a unit's scale has no effect but to lower its
+    learning rate as it grows."""
 
     def project(layer: Layer) -> Layer:
-        squares = jnp.sum(jnp.square(layer.weight), axis=-2) + jnp.square(layer.bias)
-        scale = jax.lax.rsqrt(squares + 1e-12)
-        return Layer(layer.weight * scale[..., None, :], layer.bias * scale)
+        if layer.bias is None:
+            return Layer(unit_columns(layer.weight), None)
+        column = unit_columns(jnp.concatenate([layer.weight, layer.bias[..., None, :]], axis=-2))
+        return Layer(column[..., :-1, :], column[..., -1, :])
 
-    return parameters._replace(layers=tuple(map(project, parameters.layers)))
+    *hidden, last = parameters.layers
+    last = last._replace(weight=unit_columns(last.weight))
+    return parameters._replace(layers=(*map(project, hidden), last))
+
+
+def unit_columns(weight: Array) -> Array:
+    """Columns of norm one; with any axes in front."""
+    return weight * jax.lax.rsqrt(jnp.sum(jnp.square(weight), axis=-2, keepdims=True) + 1e-12)
 
 
 def running(statistics: Statistics, seen: Statistics, rate: float) -> Statistics:

@@ -111,6 +111,16 @@ def test_learning_rate_falls_linearly() -> None:
         np.testing.assert_allclose(np.abs(after.log_alpha - before.log_alpha), rate, rtol=1e-2)
 
 
+def test_schedule_of_the_policy_counts_its_own_updates() -> None:
+    """With a delay of 4 an eighth of it is over for the policy half-way: 1e-2 - 8e-3 / 8."""
+    agent = make(**OFF | {"policy_delay": 4}, learning_rate=1e-2, learning_rate_end=2e-3)
+    before = started(agent)
+    after, _, _ = updated(agent, before, clock=MIDDLE)
+    np.testing.assert_allclose(np.abs(after.log_alpha - before.log_alpha), 9e-3, rtol=1e-2)
+    steps = jax.tree.map(lambda new, old: np.max(np.abs(new - old)), after.actor, before.actor)
+    np.testing.assert_allclose(max(jax.tree.leaves(steps)), 9e-3, rtol=1e-2)
+
+
 def test_policy_waits_for_its_turn() -> None:
     agent = make(policy_delay=3)
     assert agent.period == 3
@@ -133,8 +143,7 @@ def test_weights_stay_at_norm_one() -> None:
     state = started(agent)
     for _ in range(2):
         for layer in (*state.actor.layers, *state.critics.layers):
-            norms = np.sum(np.square(layer.weight), axis=-2) + np.square(layer.bias)
-            np.testing.assert_allclose(norms, 1.0, rtol=1e-4)
+            np.testing.assert_allclose(np.sum(np.square(layer.weight), axis=-2), 1.0, rtol=1e-4)
         state, _, _ = updated(agent, state)
 
 
@@ -152,9 +161,10 @@ def test_statistics_are_of_present_and_next_pairs_together() -> None:
         np.testing.assert_allclose(
             moments.variance[of_obs], 1 + 0.01 * (obs.var(axis=0) - 1), rtol=1e-5
         )
-    own = np.asarray(sample.batch.obs)
+    # The policy's alone, as often as in the three updates of which one changes it.
+    own, rate = np.asarray(sample.batch.obs), 1 - 0.99**3
     np.testing.assert_allclose(
-        after.actor_statistics[0].mean, 0.01 * own.mean(axis=0), rtol=1e-4, atol=1e-7
+        after.actor_statistics[0].mean, rate * own.mean(axis=0), rtol=1e-4, atol=1e-7
     )
 
 
@@ -216,8 +226,8 @@ def test_numpy_policy_normalises_by_the_running_statistics() -> None:
         norm, moments = state.actor.norms[at], statistics[at]
         return (x - moments.mean) / np.sqrt(moments.variance + EPSILON) * norm.scale + norm.shift
 
-    hidden = np.maximum(normalised(normalised(obs, 0) @ first.weight + first.bias, 1), 0)
-    hidden = np.maximum(normalised(hidden @ second.weight + second.bias, 2), 0)
+    hidden = np.maximum(normalised(normalised(obs, 0) @ first.weight, 1), 0)
+    hidden = np.maximum(normalised(hidden @ second.weight, 2), 0)
     mean = (hidden @ last.weight + last.bias)[:, : SPEC.action_size]
     policy = NumpyPolicy(jax.device_get(agent.policy(state)))
     np.testing.assert_allclose(policy.act(obs), np.tanh(mean), atol=1e-5)

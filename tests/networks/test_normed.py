@@ -11,7 +11,7 @@ from lfiw.networks.normed import (
     folded,
     normed_mlp,
     running,
-    unit_columns,
+    at_norm_one,
 )
 
 KEY = jax.random.key(0)
@@ -88,7 +88,7 @@ def test_stacked_networks_fold_as_each_alone() -> None:
 
 
 def test_without_batch_norm_it_is_a_plain_mlp() -> None:
-    network = normed_mlp((5, 8, 3), batch_norm=False)
+    network = normed_mlp((5, 8, 3), batch_norm=False, unit_norm=False)
     parameters = network.init(KEY)
     inputs = jax.random.normal(KEY, (50, 5))
     outputs, seen = network.apply(parameters, inputs)
@@ -98,18 +98,39 @@ def test_without_batch_norm_it_is_a_plain_mlp() -> None:
 
 
 def test_columns_of_norm_one_by_hand() -> None:
-    """Columns (3, 4 | 0) and (0, 1 | 2) have norms 5 and sqrt(5)."""
+    """Columns (3, 4 | 0) and (0, 1 | 2) have norms 5 and sqrt(5). Without its bias the second has
+    norm 1; behind it in the last layer the bias stays."""
     layer = Layer(jnp.array([[3.0, 0.0], [4.0, 1.0]]), jnp.array([0.0, 2.0]))
-    (projected,) = unit_columns(NormedMlp((layer,), norms=())).layers
+    layers = (layer, layer._replace(bias=None), layer)
+    projected = at_norm_one(NormedMlp(layers, norms=())).layers
     root = 5**0.5
-    np.testing.assert_allclose(projected.weight, [[0.6, 0.0], [0.8, 1 / root]], rtol=1e-6)
-    np.testing.assert_allclose(projected.bias, [0.0, 2 / root], rtol=1e-6)
+    np.testing.assert_allclose(projected[0].weight, [[0.6, 0.0], [0.8, 1 / root]], rtol=1e-6)
+    np.testing.assert_allclose(projected[0].bias, [0.0, 2 / root], rtol=1e-6)
+    assert projected[1].bias is None
+    for own in projected[1:]:
+        np.testing.assert_allclose(own.weight, [[0.6, 0.0], [0.8, 1.0]], rtol=1e-6)
+    np.testing.assert_array_equal(projected[2].bias, [0.0, 2.0])
+
+
+def test_in_front_of_a_norm_there_is_no_bias() -> None:
+    *hidden, last = normed_mlp((5, 8, 8, 3)).init(KEY).layers
+    assert [layer.bias for layer in hidden] == [None, None]
+    np.testing.assert_array_equal(last.bias, 0.0)
+    layers = normed_mlp((5, 8, 3), batch_norm=False).init(KEY).layers
+    assert all(layer.bias is not None for layer in layers)
+
+
+def test_first_weights_are_orthogonal() -> None:
+    """Rows where they are fewer than columns; products of one with itself are the squared gain."""
+    wide, narrow = normed_mlp((5, 8, 3), unit_norm=False).init(KEY).layers
+    np.testing.assert_allclose(wide.weight @ wide.weight.T, 2 * np.eye(5), atol=1e-5)
+    np.testing.assert_allclose(narrow.weight.T @ narrow.weight, 2 * np.eye(3), atol=1e-5)
 
 
 def test_behind_batch_norm_the_norm_of_a_unit_has_no_effect() -> None:
     network = normed_mlp((5, 8, 3))
     parameters = network.init(KEY)
-    hidden, last = unit_columns(parameters).layers
+    hidden, last = at_norm_one(parameters).layers
     inputs = 10 * jax.random.normal(KEY, (50, 5))
     projected = parameters._replace(layers=(hidden, parameters.layers[1]))
     np.testing.assert_allclose(
