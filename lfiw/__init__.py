@@ -10,6 +10,7 @@ __version__ = "1.0.0"
 
 if TYPE_CHECKING:
     from lfiw.acting.policy import Policy
+    from lfiw.agents.flashsac import FlashSacConfig
     from lfiw.agents.sac import SacConfig
     from lfiw.agents.td3 import Td3Config
     from lfiw.agents.xqc import XqcConfig
@@ -33,6 +34,7 @@ _HOMES = {
     "SacConfig": "lfiw.agents.sac",
     "Td3Config": "lfiw.agents.td3",
     "XqcConfig": "lfiw.agents.xqc",
+    "FlashSacConfig": "lfiw.agents.flashsac",
     "TrainConfig": "lfiw.learning.config",
     "make_config": "lfiw.learning.config",
     "EnvConfig": "lfiw.env_config",
@@ -59,6 +61,7 @@ __all__ = [
     "EnvConfig",
     "EreConfig",
     "Evaluation",
+    "FlashSacConfig",
     "InputError",
     "LfiwConfig",
     "PerConfig",

@@ -31,13 +31,15 @@ from programs import (
 from lfiw.acting.networks import TWINS, numpy_network
 from lfiw.acting.policy import NumpyPolicy
 from lfiw.agents import AGENTS, make_agent
-from lfiw.agents.sac import SacConfig, sample_action
+from lfiw.agents.flashsac import FlashSacConfig, bounded
+from lfiw.agents.sac import SacConfig, clipped, sample_action
 from lfiw.agents.td3 import Td3Config
 from lfiw.agents.xqc import XqcConfig
 from lfiw.learning.config import PRESETS, config_from_json, make_config
 from lfiw.learning.scalars import program_key, traced_settings
 from lfiw.networks import NETWORKS, mlp, twins
 from lfiw.networks.normed import folded
+from lfiw.networks.residual import normed_residual
 from lfiw.replay import REPLAYS, make_replay
 from lfiw.replay.base import Replay
 from lfiw.replay.ere import EreConfig
@@ -123,10 +125,20 @@ def folded_policy(config: XqcConfig, state: Any, obs: np.ndarray, noise: Array |
     return gaussian(actor_outputs(folded(state.actor, state.actor_statistics), obs), noise)
 
 
-def gaussian(outputs: Array, noise: Array | None) -> Array:
+def residual_policy(
+    config: FlashSacConfig, state: Any, obs: np.ndarray, noise: Array | None
+) -> Array:
+    network = normed_residual((SPEC.obs_size, 8, 8, 2 * SPEC.action_size))
+    actor = network.folded(state.actor, state.actor_statistics)
+    return gaussian(network.plain.apply(actor, jnp.asarray(obs)), noise, bounded)
+
+
+def gaussian(
+    outputs: Array, noise: Array | None, log_std_of: Callable[[Array], Array] = clipped
+) -> Array:
     if noise is None:
         return jnp.tanh(jnp.split(outputs, 2, axis=-1)[0])
-    return sample_action(outputs, noise)[0]
+    return sample_action(outputs, noise, log_std_of)[0]
 
 
 def noisy_policy(config: Td3Config, state: Any, obs: np.ndarray, noise: Array | None) -> Array:
@@ -140,6 +152,7 @@ JAX_POLICIES: dict[type[Any], Callable[[Any, Any, Any, Any], Array]] = {
     SacConfig: gaussian_policy,
     Td3Config: noisy_policy,
     XqcConfig: folded_policy,
+    FlashSacConfig: residual_policy,
 }
 
 

@@ -6,10 +6,12 @@ MLP, any other kind has `PREFIX.KIND....`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
+
+RMS_EPSILON = 1e-6  # added to mean squares; FlashSAC's code
 
 
 class NumpyNetwork(Protocol):
@@ -50,13 +52,43 @@ class NumpyMlp:
         return outputs
 
 
+class NumpyResidual:
+    """The twin of `lfiw.networks.residual`."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        count = len({name.split(".")[0] for name in arrays} - {"embedding", "head"})
+        self._embedding = NumpyMlp(_renamed(arrays, ["embedding"]))
+        self._blocks = [
+            NumpyMlp(_renamed(arrays, [f"{index}.widening", f"{index}.narrowing"]))
+            for index in range(count)
+        ]
+        self._head = NumpyMlp(_renamed(arrays, ["head"]))
+        self.input_size, self.output_size = self._embedding.input_size, self._head.output_size
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        x = self._embedding(inputs)
+        for block in self._blocks:
+            x = x + np.maximum(block(x), 0)
+        size = np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True) + RMS_EPSILON)
+        return self._head(x / size)
+
+
+def _renamed(arrays: Mapping[str, np.ndarray], layers: Sequence[str]) -> dict[str, np.ndarray]:
+    """The arrays of these layers, as those of an MLP."""
+    return {
+        f"{index}.{name}": array
+        for index, layer in enumerate(layers)
+        for name, array in below(arrays, layer).items()
+    }
+
+
 class NumpyCategorical:
     """The twin of a critic with `lfiw.agents.categorical`: the mean of its distribution."""
 
     output_size = 1
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self._logits = NumpyMlp({name: arrays[name] for name in arrays if name != "atoms"})
+        self._logits = of_kind({name: arrays[name] for name in arrays if name != "atoms"})
         self._atoms = arrays["atoms"]
         self.input_size = self._logits.input_size
 
@@ -70,6 +102,7 @@ class NumpyCategorical:
 # By kind: arrays by their names after the prefix (and the kind) -> network.
 TWINS: dict[str, Callable[[Mapping[str, np.ndarray]], NumpyNetwork]] = {
     "mlp": NumpyMlp,
+    "residual": NumpyResidual,
     "categorical": NumpyCategorical,
 }
 
@@ -79,8 +112,13 @@ def numpy_network(arrays: Mapping[str, np.ndarray], prefix: str) -> NumpyNetwork
     own = below(arrays, prefix)
     if not own:
         raise KeyError(f"there is no network {prefix!r}")
-    first = min(own).split(".")[0]
-    return NumpyMlp(own) if first.isdigit() else TWINS[first](below(own, first))
+    return of_kind(own)
+
+
+def of_kind(arrays: Mapping[str, np.ndarray]) -> NumpyNetwork:
+    """The network of all these arrays, whose names begin with its kind or, for an MLP, a layer."""
+    first = min(arrays).split(".")[0]
+    return NumpyMlp(arrays) if first.isdigit() else TWINS[first](below(arrays, first))
 
 
 def below(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -18,6 +18,7 @@ import numpy as np
 from lfiw.acting.networks import numpy_network
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+BOUNDED_LOG_STD_MIN = -10.0  # FlashSAC's code
 OBS_CLIP = 10.0  # in standard deviations
 
 
@@ -62,6 +63,16 @@ class Gaussian:
         return outputs[..., :half], clip(outputs[..., half:], LOG_STD_MIN, LOG_STD_MAX)
 
 
+class BoundedGaussian(Gaussian):
+    """The same, where tanh keeps the logarithms of deviations within their bounds."""
+
+    def split(self, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        half = outputs.shape[-1] // 2
+        share = (1 + np.tanh(outputs[..., half:])) / 2
+        log_std = BOUNDED_LOG_STD_MIN + (LOG_STD_MAX - BOUNDED_LOG_STD_MIN) * share
+        return outputs[..., :half], log_std
+
+
 @dataclass(frozen=True)
 class Deterministic:
     """Squashed by tanh; it explores with additive noise, within the bounds."""
@@ -80,6 +91,7 @@ class Deterministic:
 # By kind, which is the prefix of the network's arrays: all arrays -> head.
 HEADS: dict[str, Callable[[Mapping[str, np.ndarray]], Head]] = {
     "gaussian": lambda arrays: Gaussian(),
+    "bounded-gaussian": lambda arrays: BoundedGaussian(),
     "deterministic": lambda arrays: Deterministic(float(arrays.get("exploration_noise", 0.0))),
 }
 

@@ -14,6 +14,7 @@ import numpy as np
 from lfiw.acting.envs import Watched, make_env
 from lfiw.acting.episodes import Episode
 from lfiw.acting.faults import Faults, SimulatorReset, describe
+from lfiw.acting.noise import draw_noise, held_facts, held_of, nothing_held
 from lfiw.acting.policy import NumpyPolicy
 from lfiw.acting.spaces import check_spaces
 from lfiw.env_config import EnvConfig
@@ -82,6 +83,7 @@ class EnvRunner:
         again = (env_steps, attempt) if attempt else ()
         self.action_rng = stream(seed, ACTION_STREAM, *again)
         self.reset_rng = stream(seed, RESET_STREAM, *again)
+        self.held = nothing_held(self.spec.action_size)  # exploration noise
         self.env_steps = env_steps
         # The last episode that ended: seed and hash, and its actions.
         self.ended: dict[str, Any] | None = None
@@ -128,12 +130,13 @@ class EnvRunner:
 
     def collect(self, arrays: Mapping[str, np.ndarray] | None, count: int) -> Collected:
         """Take `count` steps with the policy, or with uniform actions where it is None."""
-        shape = (count, self.spec.action_size)
         if arrays is None:
+            shape = (count, self.spec.action_size)
             actions = self.action_rng.uniform(-1, 1, shape).astype(np.float32)
         else:
             policy = NumpyPolicy(arrays)
-            noise = self.action_rng.standard_normal(shape, np.float32)
+            most = int(arrays.get("noise_repeats", 1))
+            noise, self.held = draw_noise(self.action_rng, count, most, self.held)
         rows = np.empty((count, self.spec.row_size), np.float32)
         episodes: list[Episode] = []
         faults = Faults(self.config)
@@ -205,6 +208,7 @@ class EnvRunner:
             facts={
                 "action_rng": self.action_rng.bit_generator.state,
                 "reset_rng": self.reset_rng.bit_generator.state,
+                "held": held_facts(self.held),
                 "episode_seed": self.episode_seed,
                 "env_steps": self.env_steps,
                 "total_reward": self.total_reward,
@@ -224,6 +228,7 @@ class EnvRunner:
         try:
             self.action_rng.bit_generator.state = facts["action_rng"]
             self.reset_rng.bit_generator.state = facts["reset_rng"]
+            self.held = held_of(facts.get("held"), self.spec.action_size)
             total_reward, env_steps = float(facts["total_reward"]), int(facts["env_steps"])
             episode = self._known(facts, state.actions)
             ended = facts.get("ended") and self._known(facts["ended"], state.ended_actions)

@@ -15,6 +15,7 @@ AGENTS = Registry(
         "sac": "lfiw.agents.sac:SacConfig:make_sac",
         "td3": "lfiw.agents.td3:Td3Config:make_td3",
         "xqc": "lfiw.agents.xqc:XqcConfig:make_xqc",
+        "flashsac": "lfiw.agents.flashsac:FlashSacConfig:make_flashsac",
     }
 )
 

@@ -135,7 +135,7 @@ def test_schedule_and_capacity() -> None:
         (("sacc",), "Unknown agent 'sacc'. Did you mean sac?"),
         (("sac", "lfwi"), "Unknown replay strategy 'lfwi'. Did you mean lfiw?"),
         (("sac", "lfiw", "papr"), "Unknown preset 'papr'. Did you mean paper?"),
-        (("zzz",), "Unknown agent 'zzz'. Valid names: sac, td3, xqc."),
+        (("zzz",), "Unknown agent 'zzz'. Valid names: flashsac, sac, td3, xqc."),
     ],
 )
 def test_unknown_names_get_the_nearest(arguments: tuple[str, ...], message: str) -> None:

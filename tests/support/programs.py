@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from lfiw.agents.base import Agent
+from lfiw.agents.flashsac import FlashSacConfig
 from lfiw.agents.sac import SacConfig
 from lfiw.agents.xqc import XqcConfig
 from lfiw.learning.config import TrainConfig, make_config
@@ -38,6 +39,7 @@ MIDWAY = Clock(jnp.int32(HORIZON // 2), updates=jnp.int32(0), progress=0.5)
 ACTIVE: dict[type[Any], dict[str, Any]] = {
     SacConfig: {"target_entropy": -1.5},
     XqcConfig: {"target_entropy": -1.5, "policy_delay": 2},
+    FlashSacConfig: {"target_entropy": -1.5},
     EreConfig: {"eta": 0.98, "min_window": 4, "cycle_updates": 4},
     RecencyConfig: {"rate": 0.05},
     LfiwConfig: {
