@@ -8,10 +8,10 @@ from lfiw.networks.normed import (
     Moments,
     Norm,
     NormedMlp,
+    at_norm_one,
     folded,
     normed_mlp,
     running,
-    at_norm_one,
 )
 
 KEY = jax.random.key(0)
