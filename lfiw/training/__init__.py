@@ -37,7 +37,7 @@ def train(
     Args:
         env: A Gymnasium id, a function `"module:function"`, or an `EnvConfig` where the environment
             has arguments. Or a whole `TrainConfig`, which says all by itself.
-        agent: `"sac"`, `"td3"`, `"xqc"`, or a config such as `SacConfig(gamma=0.98)`.
+        agent: `"sac"`, `"td3"`, `"xqc"`, `"flashsac"`, or a config such as `SacConfig(gamma=0.98)`.
         replay: The name of a strategy, or its config.
         preset: `"default"`, or `"paper"` for the paper's numbers.
         out: Where method folders go. This one is `OUT/ENV/AGENT-REPLAY[-LABEL]`, and must be free.

@@ -92,6 +92,7 @@ def rows(prefix: str, agent: str, replay: str) -> list[str]:
         ("agent.", "sac", "uniform"),
         ("agent.", "td3", "uniform"),
         ("agent.", "xqc", "uniform"),
+        ("agent.", "flashsac", "uniform"),
         ("replay.", "sac", "per"),
         ("replay.", "sac", "ere"),
         ("replay.", "sac", "recency"),

@@ -182,7 +182,7 @@ def test_parameters_of_a_study_and_settings_of_a_config() -> None:
 
 
 def test_the_defaults_come_back_to_the_bit() -> None:
-    for agent, replay in (("sac", "lfiw"), ("td3", "per"), ("xqc", "ere")):
+    for agent, replay in (("sac", "lfiw"), ("td3", "per"), ("xqc", "ere"), ("flashsac", "lap")):
         config = make_config("A-v1", agent, replay)
         space = make_space(config, ())
         assert config_of(config, space, start_of(config, space)) == config
