@@ -17,7 +17,7 @@ from lfiw.tracking import tracker_names
 
 @dataclass
 class Reproduce(OnCluster):
-    """Repeat an experiment of the paper; interrupted, the same command goes on where it was."""
+    """Repeat an experiment; interrupted, the same command goes on where it was."""
 
     name: Annotated[str | None, tyro.conf.Positional, unset("NAME")] = None
     """The experiment, or `all`."""

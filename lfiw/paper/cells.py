@@ -82,19 +82,21 @@ SCALES = {
 
 
 def config_of(cell: Cell, scale: Scale) -> TrainConfig:
+    lengths = {
+        "env_steps": TASKS[cell.task],
+        "eval_every_env_steps": TASKS[cell.task] // EVALUATIONS,
+    }
     config = make_config(
         cell.task,
         cell.agent,
         cell.replay,
         seeds=range(scale.num_seeds),
-        env_steps=TASKS[cell.task],
-        eval_every_env_steps=TASKS[cell.task] // EVALUATIONS,
-        **cell.settings,
+        **(lengths | dict(cell.settings)),
     )
     for name, _, value in walk(config):
         if name in COUNTED_IN_ENV_STEPS:
             config = override(config, name, max(1, round(value * scale.steps)))
-        elif name in COUNTED_IN_UNITS:
+        elif name in COUNTED_IN_UNITS and value is not None:
             sizes = tuple(max(1, round(size * scale.units)) for size in value)
             config = override(config, name, sizes)
     for name, value in scale.settings.items():
@@ -127,6 +129,7 @@ class Experiment:
     cells: tuple[Cell, ...] = ()
     tasks: tuple[str, ...] = tuple(TASKS)  # those of the paper; others are run when asked for
     smoke_tasks: tuple[str, ...] = tuple(TASKS)  # those that do not take too long there
+    root: str = ""  # of its runs, below that of all: where they differ from runs of the same name
 
     def default_tasks(self, scale: str) -> set[str]:
         return set(self.tasks) & set(self.smoke_tasks if scale == "smoke" else self.tasks)

@@ -1,4 +1,5 @@
-"""The paper's experiments as data: what each shows, its methods and tasks, and its analysis."""
+"""All experiments by name. The paper's are here as data: what each shows, its methods and tasks,
+and its analysis."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from lfiw.paper.accuracy import analyse_accuracy
 from lfiw.paper.cells import Cell, Experiment, Study
 from lfiw.paper.chain import ChainConfig, run_chain, save_chain
 from lfiw.paper.q_quality import analyse_q_quality
+from lfiw.paper.suites import SUITES
 from lfiw.paper.tables import analyse_ablation, analyse_side_notes, analyse_table1
 from lfiw.paper.theorem import TheoremConfig, run_theorem, save_theorem
 from lfiw.results.catalogue import PLANNED, PUBLISHED, TASKS
@@ -135,4 +137,5 @@ EXPERIMENTS: dict[str, Experiment] = {
             published("Hopper-v5"),
         ),
     ),
+    **SUITES,
 }

@@ -1,4 +1,4 @@
-"""Running experiments of the paper: say what they take, train what is missing, analyse."""
+"""Running experiments: say what they take, train what is missing, analyse."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Reproduction:
         experiments = find_experiments(name)
         chosen = select_cells(experiments, self.scale, selection)
         plans = {
-            name: plan_cells(cells, self.scale, selection.seeds, self.out)
+            name: plan_cells(cells, self.scale, selection.seeds, self.out / experiments[name].root)
             for name, cells in chosen.items()
         }
         for planned in plans.values():

@@ -8,7 +8,9 @@ import pytest
 from lfiw.learning.config import TrainConfig, check, warnings
 from lfiw.paper.cells import SCALES, Cell, config_of, training_of
 from lfiw.paper.experiments import EXPERIMENTS
+from lfiw.paper.suites import WITHOUT
 from lfiw.replay.per import PerConfig
+from lfiw.replay.recency import RecencyConfig
 from lfiw.results.catalogue import TASKS
 from lfiw.settings import to_json
 
@@ -36,6 +38,9 @@ def test_names() -> None:
         "ablation-hidden",
         "ablation-temperature-humanoid",
         "side-notes",
+        "comparison",
+        "floor",
+        "modern",
     ]
 
 
@@ -108,12 +113,42 @@ def test_side_notes() -> None:
 
 
 def test_the_papers_lfiw_has_no_floor() -> None:
-    for name, experiment in EXPERIMENTS.items():
+    papers = {name: experiment for name, experiment in EXPERIMENTS.items() if not experiment.root}
+    for name, experiment in papers.items():
         for cell in experiment.cells:
             floor = getattr(config_of(cell, PAPER).replay, "min_effective_sample_size", 0.0)
             assert floor == (
                 0.6 if (name, cell.label, cell.replay) == ("table1", "", "lfiw") else 0
             )
+
+
+def test_suites_by_hand() -> None:
+    """Nine strategies on five tasks and two more of TD3, and LFIW over recency; five floors twice
+    and three; nine strategies on one task, two on four, eight ingredients on two."""
+    runs = {"comparison": (5 * 9 + 2 * 9 + 1) * 5, "floor": 13 * 5, "modern": (9 + 8 + 16) * 5}
+    for name, count in runs.items():
+        configs = [config_of(cell, PAPER) for cell in cells(name)]
+        assert sum(len(config.seeds) for config in configs) == count
+        assert {config.env_steps for config in configs} == {1_000_000}  # Humanoid too
+        lengths = {(config.eval_every_env_steps, config.eval_episodes) for config in configs}
+        assert lengths == {(20_000, 3)}
+        assert len({(cell.task, cell.method) for cell in cells(name)}) == len(cells(name))
+
+
+def test_what_sets_the_cells_of_suites_apart() -> None:
+    over = paper_config("comparison", "HalfCheetah-v5", "sac-lfiw-over=recency")
+    assert over.replay.over == RecencyConfig()
+    floors = {
+        cell.method: config_of(cell, PAPER).replay.min_effective_sample_size
+        for cell in cells("floor", "Humanoid-v5")
+    }
+    assert floors == {"sac-lfiw-floor=0.4": 0.4, "sac-lfiw-floor=0.5": 0.5, "sac-lfiw": 0.6}
+
+    plain = to_json(paper_config("modern", "Hopper-v5", "xqc-uniform").agent)
+    for label, settings in WITHOUT.items():
+        agent = to_json(paper_config("modern", "Hopper-v5", f"xqc-uniform-{label}").agent)
+        changed = {f"agent.{name}": value for name, value in agent.items() if value != plain[name]}
+        assert changed == settings
 
 
 def test_small_scale_is_a_tenth() -> None:
@@ -137,8 +172,9 @@ def test_experiments_that_share_a_folder_mean_the_same_run(scale: str) -> None:
     seen: dict[Path, TrainConfig] = {}
     for experiment in EXPERIMENTS.values():
         for cell in experiment.cells:
-            run = training_of(cell, config_of(cell, SCALES[scale]), Path("out"))
+            out = Path("out") / experiment.root
+            run = training_of(cell, config_of(cell, SCALES[scale]), out)
             assert to_json(seen.setdefault(run.folder, run.config)) == to_json(run.config)
     # The default of each grid on Walker2d is Table 1's run: 4 + 3 + 2 folders of their own.
-    own = [path for path in seen if "Walker2d" in str(path) and "=" in path.name]
+    own = [path for path in seen if path.parent == Path("out/Walker2d-v5") and "=" in path.name]
     assert len(own) == 9

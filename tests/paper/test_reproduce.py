@@ -76,6 +76,9 @@ def test_of_all_experiments_those_with_the_task_are_left() -> None:
         "ablation-temperature",
         "ablation-fast-size",
         "ablation-hidden",
+        "comparison",
+        "floor",
+        "modern",
     ]
 
 
@@ -224,3 +227,17 @@ def test_interrupted_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert evaluated == list(range(200, 2001, 200))
     quality = json.loads((out / "q-quality.json").read_text())
     assert quality["ours"].keys() == {"sac-uniform", "sac-lfiw-published"}
+
+
+@pytest.mark.slow
+def test_a_suite_trains_apart_and_ends_in_a_report(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lfiw", "reproduce", "floor", "--seeds", "0", "--workers", "0"]
+    command += ["--methods", "sac-lfiw,sac-lfiw-floor=0.3", "--out", str(tmp_path)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    environment = os.environ | {"PYTHONPATH": import_path()}
+    said = finish(subprocess.Popen(command, env=environment, text=True, **pipes))
+    page = tmp_path / "floor-report" / "index.html"
+    assert f"{page}\n" in said
+    assert all(name in page.read_text() for name in ("sac-lfiw", "sac-lfiw-floor=0.3"))
+    folders = [path.parent for path in tmp_path.rglob("config.json")]
+    assert {folder.parent for folder in folders} == {tmp_path / "floor" / "Walker2d-v5"}
