@@ -14,17 +14,30 @@ torch = pytest.importorskip(
 )
 
 
+MLP = {"gaussian.0": (3, 8), "gaussian.1": (8, 4)}
+RESIDUAL = {
+    f"bounded-gaussian.residual.{name}": shape
+    for name, shape in {
+        "embedding": (3, 8),
+        "0.widening": (8, 32),
+        "0.narrowing": (32, 8),
+        "1.widening": (8, 32),
+        "1.narrowing": (32, 8),
+        "head": (8, 4),
+    }.items()
+}
+
+
+@pytest.mark.parametrize("layers", [MLP, RESIDUAL], ids=["mlp", "residual"])
 @pytest.mark.parametrize("normalised", [False, True])
-def test_a_torch_program_acts_as_the_policy(tmp_path: Path, normalised: bool) -> None:
+def test_a_torch_program_acts_as_the_policy(
+    tmp_path: Path, normalised: bool, layers: dict[str, tuple[int, int]]
+) -> None:
     rng = np.random.default_rng(0)
-    arrays = {
-        "gaussian.0.weight": rng.standard_normal((3, 8)),
-        "gaussian.0.bias": rng.standard_normal(8),
-        "gaussian.1.weight": rng.standard_normal((8, 4)),
-        "gaussian.1.bias": rng.standard_normal(4),
-        "action_low": np.array([-1, 0]),
-        "action_high": np.array([3, 1]),
-    }
+    arrays = {"action_low": np.array([-1, 0]), "action_high": np.array([3, 1])}
+    for name, shape in layers.items():
+        arrays[f"{name}.weight"] = rng.standard_normal(shape)
+        arrays[f"{name}.bias"] = rng.standard_normal(shape[1])
     if normalised:
         arrays |= {"observation.mean": np.arange(3), "observation.std": np.array([1, 2, 0.1])}
     plain = {name: np.asarray(array, np.float32) for name, array in arrays.items()}

@@ -10,8 +10,9 @@ from hand_made import make_run
 
 import lfiw
 from lfiw.errors import InputError, RunError
-from lfiw.exporting import formats
+from lfiw.exporting import formats, steps
 from lfiw.exporting.hub import export_hub_folder
+from lfiw.networks import NETWORKS
 from lfiw.runs.files import write_whole
 from lfiw.runs.policies import save_policies
 
@@ -50,6 +51,47 @@ def test_actions_by_hand(to: str, tmp_path: Path) -> None:
     ]
     np.testing.assert_allclose(act(obs), expected, atol=1e-6)
     assert act(obs[:1]).shape == (1, 2)
+
+
+def residual_by_hand() -> dict[str, np.ndarray]:
+    """One block on two observations a, b, which adds relu(-relu(b)) and relu(relu(a)) to them."""
+    swapped, same = [[0, 1], [-1, 0]], [[1, 0], [0, 1]]
+    layers = {
+        "embedding": (same, [0, 0]),
+        "0.widening": (same, [0, 0]),
+        "0.narrowing": (swapped, [0, 0]),
+        "head": ([[1, 0, 70, 80], [0, 1, 70, 80]], [0, 0.5, 50, 60]),
+    }
+    return {
+        f"bounded-gaussian.residual.{name}.{part}": np.array(array, np.float32)
+        for name, layer in layers.items()
+        for part, array in zip(("weight", "bias"), layer, strict=True)
+    }
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_actions_of_a_residual_network_by_hand(to: str, tmp_path: Path) -> None:
+    """(3, -7) becomes (3, -7 + 3), over the root of (9 + 16) / 2; (-2, 5) stays, over that of
+    (4 + 25) / 2."""
+    path = lfiw.export(folder_with(tmp_path, residual_by_hand()), to)
+    act = formats.FORMATS[to].decode(path.read_bytes())
+    expected = [
+        [1 + 2 * math.tanh(a), (1 + math.tanh(b + 0.5)) / 2]
+        for a, b in np.array([[3, -4], [-2, 5]]) / np.sqrt([[12.5], [14.5]])
+    ]
+    np.testing.assert_allclose(act(np.array([[3, -7], [-2, 5]], np.float32)), expected, atol=1e-6)
+
+
+def test_every_network_can_be_exported() -> None:
+    assert steps.NETWORKS.keys() == NETWORKS.keys()
+
+
+def test_a_network_without_steps_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(steps.NETWORKS, "residual")
+    with pytest.raises(InputError, match="network is of kind 'residual' cannot be exported"):
+        lfiw.export(folder_with(tmp_path, residual_by_hand()), "numpy")
 
 
 @pytest.fixture(autouse=True)
