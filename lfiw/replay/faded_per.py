@@ -18,7 +18,7 @@ from lfiw.replay.base import Replay, ReplayContext
 from lfiw.replay.lap import LapConfig, make_lap
 from lfiw.replay.priorities import Prioritised
 from lfiw.replay.ring import aged_slots, unit_sample
-from lfiw.replay.sum_tree import LEVELS, find_slots, total, tree_over
+from lfiw.replay.sum_tree import LEVELS, find_slots_of_either, total, tree_over
 from lfiw.settings import setting
 from lfiw.types import Clock, Sample, Trace
 
@@ -47,14 +47,12 @@ def make_faded_per(config: FadedPerConfig, context: ReplayContext) -> Replay:
         ring, tree = state.ring, state.tree
         slots = aged_slots(ring, fading)
         above_floor = config.floor ** (fading / config.fade_steps) - config.floor
-        newest = tree_over(tree[-1][slots] * above_floor)
+        newest = tree_over(tree[-1][slots] * above_floor, len(tree))
         floor_mass, newest_mass = config.floor * total(tree), total(newest)
         part, places = uniforms[0], uniforms[1:]
-        drawn = jnp.where(
-            part * (floor_mass + newest_mass) < floor_mass,
-            find_slots(tree, places),
-            aged_slots(ring, find_slots(newest, places)),
-        )
+        of_floor = part * (floor_mass + newest_mass) < floor_mass
+        found = find_slots_of_either(of_floor, tree, newest, places)
+        drawn = jnp.where(of_floor, found, aged_slots(ring, found))
         return state, unit_sample(ring, drawn, context.spec), {}
 
     return make_lap(LapConfig(config.alpha), context)._replace(

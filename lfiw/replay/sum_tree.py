@@ -6,6 +6,9 @@ BRANCHING siblings, which suits vector hardware better than a binary tree.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -16,7 +19,7 @@ LEVELS = 4  # most, for 128^4 slots
 SumTree = tuple[Array, ...]  # levels from root to leaves; each a multiple of BRANCHING long
 
 
-def init_tree(capacity: int) -> SumTree:
+def init_tree(capacity: int, least_levels: int = 1) -> SumTree:
     """All priorities zero."""
     sizes = []
     size = capacity
@@ -24,14 +27,14 @@ def init_tree(capacity: int) -> SumTree:
         padded = -(-size // BRANCHING) * BRANCHING
         sizes.append(padded)
         size = padded // BRANCHING
-        if size == 1:
+        if size == 1 and len(sizes) >= least_levels:
             break
     return tuple(jnp.zeros((size,), jnp.float32) for size in reversed(sizes))
 
 
-def tree_over(leaves: Array) -> SumTree:
+def tree_over(leaves: Array, least_levels: int = 1) -> SumTree:
     """A tree whose first slots have these priorities."""
-    levels = init_tree(leaves.shape[0])
+    levels = init_tree(leaves.shape[0], least_levels)
     lowest = jnp.pad(leaves, (0, levels[-1].shape[0] - leaves.shape[0]))
     tree = [lowest]
     for level in reversed(levels[:-1]):
@@ -77,10 +80,27 @@ def tree_noise(key: Array, count: int) -> Array:
 
 def find_slots(tree: SumTree, uniforms: Array) -> Array:
     """Slots [B] for uniforms [levels, B] in [0, 1); a zero priority is never drawn."""
+    return _descended([partial(siblings, level) for level in tree], uniforms)
+
+
+def find_slots_of_either(first: Array, one: SumTree, other: SumTree, uniforms: Array) -> Array:
+    """Slots [B] of the one tree where `first` [B], else of the other, which has as many levels.
+    One way down for both: its running sums are what costs."""
+
+    def children(level: Array, other_level: Array, nodes: Array) -> Array:
+        own = siblings(level, jnp.where(first, nodes, 0))
+        others = siblings(other_level, jnp.where(first, 0, nodes))
+        return jnp.where(first[:, None], own, others)
+
+    return _descended([partial(children, *pair) for pair in zip(one, other, strict=True)], uniforms)
+
+
+def _descended(levels: Sequence[Callable[[Array], Array]], uniforms: Array) -> Array:
+    """Leaves [B] for functions from root to leaves: nodes [B] -> their children [B, BRANCHING]."""
     nodes = jnp.zeros(uniforms.shape[1:], jnp.int32)
     place = jnp.arange(BRANCHING)
-    for level, points in zip(tree, uniforms, strict=False):
-        values = siblings(level, nodes)
+    for children, points in zip(levels, uniforms, strict=False):
+        values = children(nodes)
         running = jnp.cumsum(values, axis=-1)
         drawable = values > 0
         hit = drawable & (running > (points * running[:, -1])[:, None])

@@ -13,6 +13,7 @@ from lfiw.replay.sum_tree import (
     LEVELS,
     SumTree,
     find_slots,
+    find_slots_of_either,
     init_tree,
     set_priorities,
     total,
@@ -191,3 +192,18 @@ def test_sums_hold_after_many_writes() -> None:
     slots = np.flatnonzero(tree[-1])
     tree = write(tree, jnp.asarray(slots), jnp.full(len(slots), 1e-8))
     assert_sums(tree)
+
+
+def test_one_way_down_for_two_trees_ends_where_two_ways_do() -> None:
+    """Of 20,000 and of 5 leaves: three levels, of which the small one needs one."""
+    rng = np.random.default_rng(0)
+    large, small = jnp.asarray(rng.random(20_000)), jnp.asarray(rng.random(5))
+    of_large, of_small = tree_over(large), tree_over(small, least_levels=3)
+    assert [len(level) for level in of_small] == [128, 128, 128]
+    assert_sums(of_small)
+    noise, first = uniforms()[:, :1000], jnp.asarray(rng.random(1000) < 0.5)
+    found = find_slots_of_either(first, of_large, of_small, noise)
+    expected = jnp.where(first, find(of_large, noise), find(of_small, noise))
+    np.testing.assert_array_equal(found, expected)
+    # The levels above the leaves have one child each, whatever the noise.
+    np.testing.assert_array_equal(find(of_small, noise), find(tree_over(small), noise[2:]))
