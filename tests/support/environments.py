@@ -72,13 +72,17 @@ class Countdown(Probe):
 
 
 class Bandit(Probe):
-    """One step; the reward 1 - (action - best)^2 is largest, 1, at the action `best`."""
+    """One step; the reward 1 - (action - best)^2 is largest, 1, at the action `best`. The
+    observation says nothing: zeros, or noise of a standard deviation `spread`."""
 
     obs_size = 3
 
-    def __init__(self, best: float = 0.5) -> None:
+    def __init__(self, best: float = 0.5, spread: float = 0.0) -> None:
         super().__init__(1)
-        self.best = best
+        self.best, self.spread = best, spread
+
+    def observe(self) -> Any:
+        return (self.spread * self.np_random.standard_normal(self.obs_size)).astype(np.float32)
 
     def act(self, action: np.ndarray) -> float:
         return 1.0 - float(action[0] - self.best) ** 2
@@ -510,8 +514,8 @@ def make_countdown(length: int = 3, terminates: bool = True) -> Probe:
     return Countdown(length, terminates)
 
 
-def make_bandit(best: float = 0.5) -> Probe:
-    return Bandit(best)
+def make_bandit(best: float = 0.5, spread: float = 0.0) -> Probe:
+    return Bandit(best, spread)
 
 
 def make_delayed(best: float = 0.5) -> Probe:

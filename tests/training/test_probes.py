@@ -29,9 +29,9 @@ def train_probe(out: Path, agent: str, factory: str, **kwargs: Any) -> Training:
     settings = small("uniform", env_steps=2100, buffer_size=1000, phase_env_steps=100)
     settings["random_env_steps"] = 2100  # learning off-policy: all actions are known alike
     settings |= {"agent.gamma": GAMMA, "agent.learning_rate": 3e-3, "agent.tau": 0.05}
-    if agent == "xqc":  # whose distributions take longer to narrow
+    if agent in ("xqc", "flashsac"):  # whose distributions take longer to narrow
         settings |= {"env_steps": 6300, "random_env_steps": 6300, "agent.policy_delay": 1}
-    if agent in ("sac", "xqc"):
+    if agent != "td3":
         # So small that the entropy's part of a value, at most 10 alpha |log pi|, is below
         # 1e-3 even if alpha grows by the learning rate in each of the 2000 updates.
         settings["agent.initial_alpha"] = 1e-7
@@ -72,15 +72,20 @@ def test_termination_is_not_bootstrapped(tmp_path: Path, agent: str) -> None:
 @pytest.mark.parametrize("agent", AGENTS)
 def test_best_action_is_learned(tmp_path: Path, agent: str, best: float) -> None:
     """The action 0 earns 0.75 and 0.64; 0.95 is earned within 0.22 of the best action."""
-    run = train_probe(tmp_path, agent, "make_bandit", best=best)
+    # Where all observations are alike, FlashSAC's BatchNorm divides by hardly anything.
+    spread = 1.0 if agent == "flashsac" else 0.0
+    run = train_probe(tmp_path, agent, "make_bandit", best=best, spread=spread)
     assert run.evaluations()[-1]["return_mean"] > 0.95
     action, _ = load_policy(run).predict(np.zeros(3))
     expected = 1 - (action[0] - best) ** 2
-    assert run.evaluations()[-1]["return_mean"] == pytest.approx(expected, abs=1e-5)
+    assert expected > 0.95
+    if not spread:
+        assert run.evaluations()[-1]["return_mean"] == pytest.approx(expected, abs=1e-5)
     values = q_values(run, [[0, 0, 0]])[:, 0]
     expected = np.broadcast_to(1 - (ACTIONS - best) ** 2, values.shape)
     # One hidden layer of weights at norm one bends less.
-    np.testing.assert_allclose(values, expected, atol=0.2 if agent == "xqc" else 0.1)
+    normed = agent in ("xqc", "flashsac")
+    np.testing.assert_allclose(values, expected, atol=0.2 if normed else 0.1)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
