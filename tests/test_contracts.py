@@ -99,6 +99,14 @@ def test_agents_state_is_a_scan_carry(case: AgentCase) -> None:
         assert metrics and all(metric.shape == () for metric in metrics.values())
 
 
+def test_agents_start_without_lapack(case: AgentCase) -> None:
+    """Its batched functions wait for threads of the pool that they run on: on two cores networks
+    that began with several QR factorisations side by side could wait for ever."""
+    keys = jax.random.split(KEY, 2)
+    program = jax.jit(jax.vmap(case.agent.init)).lower(keys).as_text()
+    assert "lapack" not in program
+
+
 def test_agents_differ_by_key(case: AgentCase) -> None:
     one, other = (case.agent.policy(case.init(jax.random.key(seed))) for seed in (1, 2))
     assert same_bits(one, case.agent.policy(case.init(jax.random.key(1))))
