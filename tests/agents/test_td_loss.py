@@ -61,7 +61,9 @@ def without_norms(kind: type[Any]) -> bool:
 
 
 # With weights of norm one errors are never small.
-@pytest.mark.parametrize("kind", filter(without_norms, AGENTS.values()), ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind", list(filter(without_norms, AGENTS.values())), ids=lambda kind: kind.name
+)
 def test_hubers_loss_is_half_the_square_of_small_errors(kind: type[Any]) -> None:
     settings = categorical(kind, False)
     if settings:
