@@ -62,13 +62,18 @@ class ActorCritic(NamedTuple):
     ) -> float:
         """Multiplications of one update for each row of the batch, where the policy climbs so
         many of the critics in every `policy_delay`-th update, and so many pairs of a row pass
-        through every critic and observations through the trained policy."""
+        through every critic and observations through the trained policy, only one of them through
+        the last layer too."""
         actor, critic = self.actor, self.critic
-        critics = 2 * num_passed * (critic.products + critic.trained_products)
+        critics = 2 * (
+            num_passed * (critic.products + critic.trained_products)
+            - (num_passed - 1) * 4 * critic.output_products
+        )
+        acted = num_acted * actor.trained_products - (num_acted - 1) * 3 * actor.output_products
         # The policy's gradient passes through a critic to the actions, not to the observations.
         of_obs = critic.input_products * spec.obs_size // (spec.obs_size + spec.action_size)
-        policy = num_acted * actor.trained_products + num_climbed * (2 * critic.products - of_obs)
-        return actor.products + critics + policy / policy_delay
+        climbed = num_climbed * (2 * critic.products - of_obs)
+        return actor.products + critics + (acted + climbed) / policy_delay
 
 
 def weighted_critic_loss(losses: Array, weights: Array) -> Array:

@@ -4,6 +4,7 @@ scaled: what the agents of today share. XQC and FlashSAC are recipes of it."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -74,6 +75,7 @@ def make_normed_sac(
     )
     plain = ActorCritic(actor_network.plain, critic_network.plain)  # what they fold into
     optimiser = optax.scale_by_adam()
+    present = slice(batch_size)  # of present and next rows
 
     def init(key: Array) -> NormedSacState:
         key_actor, key_critics = jax.random.split(key)
@@ -120,9 +122,10 @@ def make_normed_sac(
         # One pass of both, so that both are normalised alike (CrossQ).
         obs = jnp.concatenate([batch.obs, batch.next_obs])
         pairs = jnp.concatenate([obs, jnp.concatenate([batch.action, next_action])], axis=-1)
-        outputs, seen = stacked(critic_network.apply)(critics, pairs)
-        target_outputs, _ = stacked(critic_network.apply)(state.target_critics, pairs)
-        outputs, next_outputs = outputs[:, :batch_size], target_outputs[:, batch_size:]
+        of_present = stacked(partial(critic_network.apply, rows=present))
+        of_next = stacked(partial(critic_network.apply, rows=slice(batch_size, None)))
+        outputs, seen = of_present(critics, pairs)
+        next_outputs, _ = of_next(state.target_critics, pairs)
 
         bonus = -jnp.exp(state.log_alpha) * next_log_prob
         losses = head.loss(outputs, reward, batch.discount, recipe.gamma, next_outputs, bonus)
@@ -139,10 +142,8 @@ def make_normed_sac(
     ) -> tuple[Array, tuple[Array, Statistics]]:
         obs = sample.batch.obs
         if recipe.joint_policy:
-            outputs, seen = actor_network.apply(
-                actor, jnp.concatenate([obs, sample.batch.next_obs])
-            )
-            outputs = outputs[:batch_size]
+            both = jnp.concatenate([obs, sample.batch.next_obs])
+            outputs, seen = actor_network.apply(actor, both, present)
         else:
             outputs, seen = actor_network.apply(actor, obs)
         action, log_prob = sample_action(outputs, noise, recipe.log_std_of)

@@ -21,6 +21,7 @@ class Network(NamedTuple):
     arrays: Callable[[Parameters, str], dict[str, Array]]
     products: int  # multiplications of one row's forward pass
     input_products: int  # those of the first layer, whose input needs no gradient
+    output_products: int  # those of the last layer
 
     @property
     def trained_products(self) -> int:
@@ -50,4 +51,5 @@ def twins(network: Network) -> Network:
         arrays=network.arrays,
         products=2 * network.products,
         input_products=2 * network.input_products,
+        output_products=2 * network.output_products,
     )

@@ -61,6 +61,7 @@ def mlp(sizes: Sequence[int], last_limit: float | None = None) -> Network:
         arrays=layer_arrays,
         products=sum(products),
         input_products=products[0],
+        output_products=products[-1],
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from lfiw.networks.mlp import Layer, Mlp, apply_layer, mlp
 
 EPSILON = 1e-3  # added to variances; CrossQ's and XQC's code
 GAIN = math.sqrt(2)  # of orthogonal weights in front of a ReLU; XQC's code
+ALL_ROWS = slice(None)
 NEWTON_STEPS = 50  # each makes a small singular value 1.5 times as large: 1e-8 is near 1 after 46
 
 
@@ -45,13 +46,20 @@ class NormedMlp(NamedTuple):
 Statistics = tuple[Moments, ...]  # one for each norm
 
 
+class NormedApply(Protocol):
+    def __call__(
+        self, parameters: Parameters, inputs: Array, /, rows: slice = ALL_ROWS
+    ) -> tuple[Array, Statistics]:
+        """Outputs [rows, out] of these rows of the inputs [B, in], and the statistics of all: what
+        is only there to be normalised with is spared the last layer."""
+
+
 class NormedNetwork(NamedTuple):
     """Pure functions over parameters and the running statistics of what they normalise."""
 
     init: Callable[[Array], Parameters]  # key -> parameters
     statistics: Callable[[], Statistics]  # before the first batch
-    # (parameters, inputs [B, in]) -> (outputs [B, out], the batch's statistics)
-    apply: Callable[[Parameters, Array], tuple[Array, Statistics]]
+    apply: NormedApply
     plain: Network  # what it is where the statistics are fixed
     # (parameters, statistics) -> parameters of `plain`; with any axes in front of all arrays
     folded: Callable[[Parameters, Statistics], Parameters]
@@ -80,7 +88,7 @@ def normed_mlp(
     def statistics() -> Statistics:
         return tuple(map(init_moments, features))
 
-    def apply(parameters: NormedMlp, x: Array) -> tuple[Array, Statistics]:
+    def apply(parameters: NormedMlp, x: Array, rows: slice = ALL_ROWS) -> tuple[Array, Statistics]:
         *hidden, last = parameters.layers
         seen = []
 
@@ -94,7 +102,7 @@ def normed_mlp(
         x = normalise(x, 0)
         for at, layer in enumerate(hidden, start=1):
             x = jax.nn.relu(normalise(apply_layer(layer, x), at))
-        return apply_layer(last, x), jax.lax.stop_gradient(tuple(seen))
+        return apply_layer(last, x[rows]), jax.lax.stop_gradient(tuple(seen))
 
     return NormedNetwork(
         init=init,
@@ -132,8 +140,11 @@ def init_moments(size: int) -> Moments:
 
 def normalised(norm: Norm, x: Array, epsilon: float = EPSILON) -> tuple[Array, Moments]:
     """Rows [B, features] by their own statistics, and those."""
-    mean = jnp.mean(x, axis=0)
-    moments = Moments(mean, jnp.mean(jnp.square(x - mean), axis=0))
+    # Seen from a row of theirs, both moments take one pass without loss by rounding.
+    origin = jax.lax.stop_gradient(x[0])
+    mean = jnp.mean(x - origin, axis=0)
+    variance = jnp.mean(jnp.square(x - origin), axis=0) - jnp.square(mean)
+    moments = Moments(origin + mean, variance)
     slope, offset = affine(norm, moments, epsilon)
     return x * slope + offset, moments
 

@@ -19,6 +19,7 @@ from lfiw.errors import InputError
 from lfiw.networks.base import Network
 from lfiw.networks.mlp import Layer, apply_layer
 from lfiw.networks.normed import (
+    ALL_ROWS,
     Moments,
     Norm,
     NormedNetwork,
@@ -96,6 +97,7 @@ def residual(sizes: Sequence[int]) -> Network:
         arrays=arrays,
         products=(sizes[0] + 2 * EXPANSION * width * count + sizes[-1]) * width,
         input_products=sizes[0] * width,
+        output_products=width * sizes[-1],
     )
 
 
@@ -113,7 +115,9 @@ def normed_residual(sizes: Sequence[int]) -> NormedNetwork:
         of_block = (init_moments(EXPANSION * width), init_moments(width))
         return (init_moments(sizes[0]), *(count * of_block))
 
-    def apply(parameters: NormedResidual, x: Array) -> tuple[Array, Statistics]:
+    def apply(
+        parameters: NormedResidual, x: Array, rows: slice = ALL_ROWS
+    ) -> tuple[Array, Statistics]:
         seen: list[Moments] = []
 
         def normalise(norm: Norm, x: Array) -> Array:
@@ -126,7 +130,7 @@ def normed_residual(sizes: Sequence[int]) -> NormedNetwork:
         for block, norms in zip(layers.blocks, parameters.norms, strict=True):
             wide = jax.nn.relu(normalise(norms.widened, apply_layer(block.widening, x)))
             x = x + jax.nn.relu(normalise(norms.narrowed, apply_layer(block.narrowing, wide)))
-        outputs = apply_layer(layers.head, parameters.scale * at_root_mean_square_one(x))
+        outputs = apply_layer(layers.head, parameters.scale * at_root_mean_square_one(x[rows]))
         return outputs, jax.lax.stop_gradient(tuple(seen))
 
     return NormedNetwork(

@@ -215,14 +215,24 @@ def test_a_snapshot_keeps_policy_and_critics(case: Case) -> None:
     )
 
 
-@pytest.mark.parametrize(("num_climbed", "delay", "expected"), [(2, 1, 22 + 15), (1, 2, 22 + 5)])
-def test_products_by_hand(num_climbed: int, delay: int, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({"num_climbed": 2}, 22 + 15),
+        ({"num_climbed": 1, "policy_delay": 2}, 22 + 5),
+        ({"num_climbed": 2, "num_passed": 2, "num_acted": 2}, 22 + 12 + 15 + 2),
+    ],
+)
+def test_products_by_hand(counts: dict[str, int], expected: float) -> None:
     """Networks 1-1-1 and 2-1-1, D = A = 1; a product has a gradient by its weights and, behind
     the first layer, one by its input.
 
     Actor: forward 2, trained 2 + 2 + 1 = 5. A critic: forward 3, trained 3 + 3 + 1 = 7, and back
     to its action 1 + 1. Critics: target actor 2, two targets 6, two trained 14: 22. Policy: 5, and
     5 for each critic that it climbs.
+
+    A second pair passes through the first layers alone: a critic's forward 2, trained 2 + 2, so 12
+    in both and their targets; the actor's trained 1 + 1.
     """
     networks = ActorCritic(actor=mlp((1, 1, 1)), critic=mlp((2, 1, 1)))
-    assert networks.products(EnvSpec(1, 1), num_climbed, delay) == expected
+    assert networks.products(EnvSpec(1, 1), **counts) == expected

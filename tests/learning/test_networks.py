@@ -47,9 +47,11 @@ def test_twins_are_two_different_networks_run_side_by_side() -> None:
 def test_products_by_hand() -> None:
     """3 x 4 + 4 x 2 forward; back, both again by their weights and the second by its input."""
     network = mlp((3, 4, 2))
-    assert (network.products, network.input_products, network.trained_products) == (20, 12, 48)
+    assert (network.products, network.input_products, network.output_products) == (20, 12, 8)
+    assert network.trained_products == 48
     both = twins(network)
-    assert (both.products, both.input_products, both.trained_products) == (40, 24, 96)
+    assert (both.products, both.input_products, both.output_products) == (40, 24, 16)
+    assert both.trained_products == 96
 
 
 @pytest.mark.parametrize("last_limit", [None, 3e-3])

@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from programs import quick_jit, same_bits
 
 from lfiw.networks import Layer, mlp, stacked
@@ -10,6 +11,8 @@ from lfiw.networks.normed import (
     NormedMlp,
     at_norm_one,
     folded,
+    init_norm,
+    normalised,
     normed_mlp,
     orthogonal,
     running,
@@ -47,6 +50,49 @@ def test_a_batch_is_normalised_by_its_own_statistics() -> None:
     np.testing.assert_allclose(seen[0].variance, [1.0, 4.0])
     np.testing.assert_allclose(seen[1].mean, [2.5], atol=0.01)
     np.testing.assert_allclose(seen[1].variance, [25.0], rtol=1e-2)
+
+
+def test_far_from_zero_no_digit_is_lost() -> None:
+    """A million apart from zero, where squares in float32 are 65536 apart. Rows at -1 and +1 of
+    their mean: variance 1, outputs -1 and 1 up to EPSILON. A constant feature has variance 0."""
+    x = jnp.array([[1e6, 7e5], [1e6 + 2, 7e5]])
+    outputs, moments = normalised(init_norm(2), x)
+    np.testing.assert_array_equal(moments.mean, [1e6 + 1, 7e5])
+    np.testing.assert_array_equal(moments.variance, [1.0, 0.0])
+    assert np.all(np.isfinite(outputs))
+
+
+def test_no_gradient_moves_a_batch_as_a_whole_or_stretches_it() -> None:
+    """What is normalised has a mean of 0 and, up to EPSILON, a mean square of 1 whatever the
+    inputs; of a batch (0, 2, 4) a third of the sum of cubes has a gradient by hand.
+
+    Mean 2, variance 8/3 = v; outputs y = (-2, 0, 2) / sqrt(v). d/dx of sum(c(y)) is
+    (c' - mean(c') - y mean(c' y)) / sqrt(v). For y^3 / 3, c' = y^2 = (1.5, 0, 1.5), mean 1, and
+    mean(c' y) = 0: (0.5, -1, 0.5) / sqrt(8/3).
+    """
+    x = jnp.array([[0.0], [2.0], [4.0]])
+
+    def gradient(power: int) -> np.ndarray:
+        def summed(x: Array) -> Array:
+            return jnp.sum(normalised(init_norm(1), x, epsilon=0.0)[0] ** power) / power
+
+        return np.asarray(jax.grad(summed)(x)[:, 0])
+
+    np.testing.assert_allclose(gradient(1), 0.0, atol=1e-6)
+    np.testing.assert_allclose(gradient(2), 0.0, atol=1e-6)
+    expected = np.array([0.5, -1.0, 0.5]) / (8 / 3) ** 0.5
+    np.testing.assert_allclose(gradient(3), expected, atol=1e-6)
+
+
+def test_rows_alone_are_those_of_all() -> None:
+    """What is not asked for counts in the statistics all the same."""
+    network = normed_mlp((5, 8, 8, 3))
+    parameters = network.init(KEY)
+    inputs = jax.random.normal(KEY, (50, 5))
+    outputs, seen = network.apply(parameters, inputs)
+    some, same = network.apply(parameters, inputs, slice(20, None))
+    np.testing.assert_allclose(some, outputs[20:], rtol=1e-5, atol=1e-6)
+    assert same_bits(seen, same)
 
 
 def test_folded_by_hand() -> None:

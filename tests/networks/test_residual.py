@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from programs import quick_jit
+from programs import quick_jit, same_bits
 
 from lfiw.acting.networks import numpy_network
 from lfiw.errors import InputError
@@ -148,10 +148,22 @@ def test_first_parameters() -> None:
     assert np.all(first.widening.weight != second.widening.weight)
 
 
+def test_rows_alone_are_those_of_all() -> None:
+    """What is not asked for counts in the statistics all the same."""
+    network = normed_residual(SIZES)
+    parameters = network.init(KEY)
+    inputs = jax.random.normal(KEY, (50, 5))
+    outputs, seen = network.apply(parameters, inputs)
+    some, same = network.apply(parameters, inputs, slice(20))
+    np.testing.assert_allclose(some, outputs[:20], rtol=1e-5, atol=1e-6)
+    assert same_bits(seen, same)
+
+
 def test_products_by_hand() -> None:
     """5 x 8, two blocks of 8 x 32 and 32 x 8, and 8 x 3."""
     network = residual(SIZES)
     assert (network.products, network.input_products) == (40 + 2 * 512 + 24, 40)
+    assert network.output_products == 24
 
 
 @pytest.mark.parametrize("hidden", [(), (8, 16)])
