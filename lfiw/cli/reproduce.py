@@ -20,7 +20,7 @@ class Reproduce(OnCluster):
     """Repeat an experiment; interrupted, the same command goes on where it was."""
 
     name: Annotated[str | None, tyro.conf.Positional, unset("NAME")] = None
-    """The experiment, or `all`."""
+    """The experiment, or `all` of the paper."""
     list: Flag = False
     """List the experiments."""
     scale: str = "smoke"

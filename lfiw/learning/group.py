@@ -19,7 +19,14 @@ from lfiw.errors import Damaged
 from lfiw.learning.config import TrainConfig
 from lfiw.learning.learner import Learner, LearnerState, make_learner
 from lfiw.learning.programs import Programs
-from lfiw.learning.saved_state import exported, from_data, leaf_name, saved_leaf, to_data
+from lfiw.learning.saved_state import (
+    exported,
+    from_data,
+    leaf_name,
+    refuse_unknown,
+    saved_leaf,
+    to_data,
+)
 from lfiw.types import EnvSpec
 
 # By platform. On a GPU a whole call is one graph in which independent kernels run side by side.
@@ -159,6 +166,8 @@ class Group:
         """States like the given ones with what was exported of every run, and its newest rows."""
         restored = []
         for state, shard in zip(states, self.shards, strict=True):
+            for saved in runs[shard.runs]:
+                refuse_unknown(saved, state)
             own = [
                 partial(saved_leaf, runs[run], rows[run], num_rows, self.config.capacity)
                 for run in range(len(runs))[shard.runs]

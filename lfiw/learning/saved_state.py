@@ -44,6 +44,16 @@ def saved_leaf(
     return saved[name]
 
 
+def refuse_unknown(saved: Mapping[str, np.ndarray], state: Any) -> None:
+    """A state of another version may have arrays that would silently be left out."""
+    known = {leaf_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(state)}
+    if unknown := sorted(saved.keys() - known):
+        raise Damaged(
+            f"The checkpoint holds {unknown[0]}, which this version of lfiw does not have: the run "
+            f"can go on with the version that began it."
+        )
+
+
 def _is_ring(name: str, field: str) -> bool:
     return name.startswith("replay") and name.endswith(f".{field}")
 

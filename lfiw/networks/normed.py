@@ -142,11 +142,11 @@ def normalised(norm: Norm, x: Array, epsilon: float = EPSILON) -> tuple[Array, M
     """Rows [B, features] by their own statistics, and those."""
     # Seen from a row of theirs, both moments take one pass without loss by rounding.
     origin = jax.lax.stop_gradient(x[0])
-    mean = jnp.mean(x - origin, axis=0)
-    variance = jnp.mean(jnp.square(x - origin), axis=0) - jnp.square(mean)
-    moments = Moments(origin + mean, variance)
+    x = x - origin
+    mean = jnp.mean(x, axis=0)
+    moments = Moments(mean, jnp.mean(jnp.square(x), axis=0) - jnp.square(mean))
     slope, offset = affine(norm, moments, epsilon)
-    return x * slope + offset, moments
+    return x * slope + offset, moments._replace(mean=origin + mean)
 
 
 def affine(norm: Norm, moments: Moments, epsilon: float = EPSILON) -> tuple[Array, Array]:

@@ -119,6 +119,7 @@ class Study:
     scale: str
     out: Path
     trainings: Sequence[Training]
+    note: Callable[[str], None] = lambda sentence: None  # told what may mislead
 
 
 @dataclass(frozen=True)

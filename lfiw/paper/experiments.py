@@ -60,7 +60,7 @@ def reproduce_theorem(study: Study) -> list[Path]:
 
 ablation_of_temperature = partial(analyse_ablation, setting="replay.temperature")
 
-EXPERIMENTS: dict[str, Experiment] = {
+OF_PAPER: dict[str, Experiment] = {
     "chain": Experiment(
         "Figure 1, the chain MDP",
         "how the weighting of TD updates sets the speed of learning, and how the discount turns it",
@@ -137,5 +137,5 @@ EXPERIMENTS: dict[str, Experiment] = {
             published("Hopper-v5"),
         ),
     ),
-    **SUITES,
 }
+EXPERIMENTS = OF_PAPER | SUITES

@@ -16,7 +16,7 @@ from lfiw.cluster.supervisor import supervise
 from lfiw.errors import InputError
 from lfiw.learning.config import check, config_from_json
 from lfiw.paper.cells import SCALES, Cell, Experiment, Study, config_of, training_of
-from lfiw.paper.experiments import EXPERIMENTS
+from lfiw.paper.experiments import EXPERIMENTS, OF_PAPER
 from lfiw.paper.workload import measure
 from lfiw.runs.config_file import read_config
 from lfiw.runs.layout import find_folders
@@ -50,7 +50,7 @@ class Selection:
 
 def find_experiments(name: str) -> dict[str, Experiment]:
     if name == ALL:
-        return EXPERIMENTS
+        return OF_PAPER
     pick(name, {**EXPERIMENTS, ALL: None}, "experiment")
     return {name: EXPERIMENTS[name]}
 
@@ -121,7 +121,7 @@ class Reproduction:
             raise InputError(f"workers must be at least 0, not {self.workers}.")
 
     def run(self, name: str, selection: Selection) -> list[Path]:
-        """The files of one experiment, or of all; what is finished already is not run again."""
+        """The files of one experiment, or of all of the paper; what is finished stays as it is."""
         experiments = find_experiments(name)
         chosen = select_cells(experiments, self.scale, selection)
         plans = {
@@ -204,13 +204,12 @@ class Reproduction:
                     raise KeyboardInterrupt("the same command goes on") from None
 
     def analyse(self, name: str, trainings: Sequence[Training]) -> list[Path]:
+        say = partial(self.console.print, highlight=False, soft_wrap=True, markup=False)
         if trainings:
-            self.console.print(
-                f"Analysing {count(len(trainings), 'method folder')}", highlight=False
-            )
+            say(f"Analysing {count(len(trainings), 'method folder')}")
         try:
             self.out.mkdir(parents=True, exist_ok=True)
-            return EXPERIMENTS[name].analyse(Study(name, self.scale, self.out, trainings))
+            return EXPERIMENTS[name].analyse(Study(name, self.scale, self.out, trainings, say))
         except OSError as error:
             place = error.filename or self.out
             raise InputError(f"{place} cannot be read or written: {error.strerror}.") from None

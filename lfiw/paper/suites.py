@@ -39,18 +39,21 @@ def suite_cell(task: str, agent: str, replay: str, label: str = "", **settings: 
 
 
 def floor_cells(task: str, agent: str, *floors: float) -> tuple[Cell, ...]:
-    """The default floor is the plain method."""
-    return tuple(
-        suite_cell(
-            task, agent, "lfiw", "" if floor == 0.6 else f"floor={floor:g}", **{FLOOR: floor}
-        )
-        for floor in floors
+    """And uniform replay, which they are compared with. The default floor is the plain method."""
+    return (
+        suite_cell(task, agent, "uniform"),
+        *(
+            suite_cell(
+                task, agent, "lfiw", "" if floor == 0.6 else f"floor={floor:g}", **{FLOOR: floor}
+            )
+            for floor in floors
+        ),
     )
 
 
 def report_suite(study: Study) -> list[Path]:
     folders = [training.folder for training in study.trainings]
-    return write_report(folders, study.out / f"{study.name}-report")
+    return write_report(folders, study.out / f"{study.name}-report", note=study.note)
 
 
 SUITES: dict[str, Experiment] = {
@@ -74,7 +77,8 @@ SUITES: dict[str, Experiment] = {
     ),
     "floor": Experiment(
         "The floor under the effective sample size",
-        "five floors with SAC on Walker2d and TD3 on Ant, three with SAC on Humanoid",
+        "five floors with SAC on Walker2d and TD3 on Ant, three with SAC on Humanoid, beside "
+        "uniform replay",
         report_suite,
         (
             *floor_cells("Walker2d-v5", "sac", 0.3, 0.4, 0.5, 0.6, 0.7),

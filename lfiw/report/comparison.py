@@ -35,11 +35,14 @@ def choose_baseline(methods: Sequence[Method], named: str = "") -> str:
 
 def base_of(method: Method, methods: Sequence[Method], baseline: str = "") -> Method | None:
     """The baseline on the same task, trained as long. By itself it is uniform replay with the same
-    agent, of the same label if there is one."""
+    agent, of the same label if there is one; uniform replay with a label is compared with that
+    without."""
     if baseline:
         named = (one for one in methods if one.name == baseline and _as_long(one, method))
         return next(named, None)
     uniform = {one.label: one for one in methods if _is_uniform(one) and _alike(one, method)}
+    if _is_uniform(method):
+        return uniform.get("", method)
     return uniform.get(method.label, uniform.get(""))
 
 

@@ -246,6 +246,14 @@ def test_a_state_of_another_shape_is_refused(together: Trained) -> None:
         together.restore(exported)
 
 
+def test_a_state_with_more_than_is_known_is_refused(together: Trained) -> None:
+    """As that of another version, whose networks had a bias more."""
+    exported = together.export()
+    exported[1]["agent.critics[0].offset"] = np.zeros(3, np.float32)
+    with pytest.raises(Damaged, match=r"holds agent\.critics\[0\]\.offset, which this version"):
+        together.restore(exported)
+
+
 def test_methods_that_share_a_group_know_their_devices() -> None:
     """Three methods with 2, 1 and 1 seeds are one batch of four runs, two on each device."""
     configs = [make_config((5, 6), 1.0), make_config((7,), 2.0), make_config((8,), 3.0)]

@@ -3,15 +3,19 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lfiw.learning.config import TrainConfig, check, warnings
 from lfiw.paper.cells import SCALES, Cell, config_of, training_of
-from lfiw.paper.experiments import EXPERIMENTS
+from lfiw.paper.experiments import EXPERIMENTS, OF_PAPER
 from lfiw.paper.suites import WITHOUT
 from lfiw.replay.per import PerConfig
 from lfiw.replay.recency import RecencyConfig
+from lfiw.report.summary import summarise
 from lfiw.results.catalogue import TASKS
+from lfiw.results.curves import Curves
+from lfiw.results.method import Method
 from lfiw.settings import to_json
 
 PAPER = SCALES["paper"]
@@ -113,8 +117,7 @@ def test_side_notes() -> None:
 
 
 def test_the_papers_lfiw_has_no_floor() -> None:
-    papers = {name: experiment for name, experiment in EXPERIMENTS.items() if not experiment.root}
-    for name, experiment in papers.items():
+    for name, experiment in OF_PAPER.items():
         for cell in experiment.cells:
             floor = getattr(config_of(cell, PAPER).replay, "min_effective_sample_size", 0.0)
             assert floor == (
@@ -124,8 +127,9 @@ def test_the_papers_lfiw_has_no_floor() -> None:
 
 def test_suites_by_hand() -> None:
     """Nine strategies on five tasks and two more of TD3, and LFIW over recency; five floors twice
-    and three; nine strategies on one task, two on four, eight ingredients on two."""
-    runs = {"comparison": (5 * 9 + 2 * 9 + 1) * 5, "floor": 13 * 5, "modern": (9 + 8 + 16) * 5}
+    and three, each beside uniform replay; nine strategies on one task, two on four, eight
+    ingredients on two."""
+    runs = {"comparison": (5 * 9 + 2 * 9 + 1) * 5, "floor": 16 * 5, "modern": (9 + 8 + 16) * 5}
     for name, count in runs.items():
         configs = [config_of(cell, PAPER) for cell in cells(name)]
         assert sum(len(config.seeds) for config in configs) == count
@@ -135,12 +139,35 @@ def test_suites_by_hand() -> None:
         assert len({(cell.task, cell.method) for cell in cells(name)}) == len(cells(name))
 
 
+@pytest.mark.parametrize("name", ["comparison", "floor", "modern"])
+def test_the_report_of_a_suite_compares_all_of_it_with_plain_uniform_replay(name: str) -> None:
+    methods = [
+        Method(
+            Curves(cell.task, cell.agent, cell.method, (0,), np.array([1, 2]), np.array([[0, 1]])),
+            {},
+            {"config": to_json(config_of(cell, PAPER))},
+            Path(cell.method),
+        )
+        for cell in cells(name)
+    ]
+    compared = {
+        outcome.method.name: outcome.improvement is not None
+        for outcome in summarise(methods).outcomes.values()
+        if outcome.method
+    }
+    assert compared.keys() == {cell.method for cell in cells(name)}
+    assert {method for method in compared if not compared[method]} == {
+        f"{cell.agent}-uniform" for cell in cells(name)
+    }
+
+
 def test_what_sets_the_cells_of_suites_apart() -> None:
     over = paper_config("comparison", "HalfCheetah-v5", "sac-lfiw-over=recency")
     assert over.replay.over == RecencyConfig()
     floors = {
         cell.method: config_of(cell, PAPER).replay.min_effective_sample_size
         for cell in cells("floor", "Humanoid-v5")
+        if cell.replay == "lfiw"
     }
     assert floors == {"sac-lfiw-floor=0.4": 0.4, "sac-lfiw-floor=0.5": 0.5, "sac-lfiw": 0.6}
 

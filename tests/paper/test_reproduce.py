@@ -13,7 +13,7 @@ from processes import finish, import_path, wait_for
 from lfiw.cli import main
 from lfiw.learning.config import make_config
 from lfiw.paper.cells import Cell
-from lfiw.paper.experiments import EXPERIMENTS
+from lfiw.paper.experiments import EXPERIMENTS, OF_PAPER
 from lfiw.paper.reproduce import Selection, find_experiments, plan_cells, select_cells
 from lfiw.paper.workload import EnvFacts, estimate_seconds, make_rounds
 from lfiw.runs.checkpoint import list_checkpoints, load_checkpoint
@@ -57,7 +57,7 @@ def test_estimate_on_a_gpu_is_that_of_the_slower_side(
 
 def test_everything_without_a_selection() -> None:
     assert len(selected("table1")["table1"]) == 4 * 11 + 6
-    assert list(selected("all")) == list(EXPERIMENTS)
+    assert list(selected("all")) == list(OF_PAPER)
 
 
 def test_tasks_and_methods_select() -> None:
@@ -76,9 +76,6 @@ def test_of_all_experiments_those_with_the_task_are_left() -> None:
         "ablation-temperature",
         "ablation-fast-size",
         "ablation-hidden",
-        "comparison",
-        "floor",
-        "modern",
     ]
 
 

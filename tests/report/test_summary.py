@@ -177,6 +177,18 @@ def test_uniform_replay_of_the_same_label_is_preferred() -> None:
     assert float(improvement.value) == 1  # above 1, not above 4 and 6
 
 
+def test_uniform_replay_with_a_label_is_compared_with_that_without() -> None:
+    """An ablation of the agent: its final return of 5 is above 4, not above 6. Alone with its
+    label, it has nothing to be compared with."""
+    ablated = method("sac-uniform-narrow", [[0, 5, 5]])
+    summary = summarise([UNIFORM, ablated])
+    improvement = summary.outcomes["Probe-v0", "sac-uniform-narrow"].improvement
+    assert improvement is not None
+    assert float(improvement.value) == 0.5
+    alone = summarise([ablated, method("sac-uniform-wide", [[0, 5, 5]])])
+    assert all(outcome.improvement is None for outcome in alone.outcomes.values())
+
+
 def test_shorter_run_is_unfinished_and_never_the_better_one() -> None:
     short = method("sac-lfiw", [[0, 99]])
     outcomes = summarise([UNIFORM, short]).outcomes
