@@ -11,6 +11,8 @@ from lfiw.acting.networks import numpy_network
 from lfiw.agents.base import Agent
 from lfiw.agents.flashsac import FlashSacConfig, bounded, cosine, make_flashsac
 from lfiw.agents.normed_sac import NormedSacState
+from lfiw.agents.sac import sample_action
+from lfiw.networks.residual import normed_residual
 from lfiw.types import Clock, Sample, unpack_rows
 
 KEY = jax.random.key(0)
@@ -95,6 +97,23 @@ def test_critics_and_policy_are_normalised_over_present_and_next_together() -> N
         # From mean 0 and variance 1 by a hundredth towards the batch's.
         np.testing.assert_allclose(mean, 0.01 * obs.mean(axis=0), atol=1e-6)
         np.testing.assert_allclose(variance, 1 + 0.01 * (obs.var(axis=0) - 1), rtol=1e-5)
+
+
+def test_its_policy_is_asked_for_the_present_observations() -> None:
+    """The densities are those of the first half of the pass over both; those of the second are of
+    the next observations."""
+    agent = make()
+    state = started(agent)
+    _, _, trace = updated(agent, state)
+    batch = some_sample().batch
+    network = normed_residual((SPEC.obs_size, 8, 8, 2 * SPEC.action_size))
+    outputs, _ = network.apply(state.actor, jnp.concatenate([batch.obs, batch.next_obs]))
+    noise = agent.draw(KEY)[1]
+    present, following = (
+        sample_action(half, noise, bounded)[1] for half in (outputs[:BATCH], outputs[BATCH:])
+    )
+    np.testing.assert_allclose(trace["log_prob"], present, rtol=1e-4, atol=1e-4)
+    assert not np.allclose(trace["log_prob"], following, rtol=1e-2)
 
 
 def test_parameters_stay_at_their_norms() -> None:
