@@ -21,6 +21,7 @@ from lfiw.cli.options import (
     Folders,
     ReplayName,
     TrustEnv,
+    parse_env_steps,
     split_names,
     unset,
 )
@@ -146,7 +147,7 @@ class Plot(Command):
     """Draw running means over this odd number of evaluations."""
     methods: Annotated[str | None, unset("STR", "all")] = None
     """Only these methods, separated by commas, such as sac-uniform,sac-lfiw-power."""
-    env_steps: Annotated[int | None, unset("INT", "all of them")] = None
+    env_steps: Annotated[str | None, unset("INT", "all of them")] = None
     """Only the first so many environment steps of each run."""
     task: Annotated[str | None, unset("STR", "by the log or its folders")] = None
     """The task of other libraries' logs."""
@@ -160,7 +161,9 @@ class Plot(Command):
             raise InputError("Name at least one method folder.")
         check_picture(self.out)
         names = split_names(self.methods, "--methods")
-        methods = read_methods(self.folders, names, self.note, self.env_steps, self.task or "")
+        methods = read_methods(
+            self.folders, names, self.note, parse_env_steps(self.env_steps), self.task or ""
+        )
         curves = [method.curves for method in methods]
         picture = plot_curves(curves, self.out, self.smooth)
         console.print(comparison_table(curves))
@@ -178,7 +181,7 @@ class Report(Command):
     """The folder for index.html, which opens from disk, and figures and tables beside it."""
     methods: Annotated[str | None, unset("STR", "all")] = None
     """Only these methods, separated by commas, such as sac-uniform,sac-lfiw-power."""
-    env_steps: Annotated[int | None, unset("INT", "all of them")] = None
+    env_steps: Annotated[str | None, unset("INT", "all of them")] = None
     """Only the first so many environment steps of each run."""
     task: Annotated[str | None, unset("STR", "by the log or its folders")] = None
     """The task of other libraries' logs."""
@@ -192,7 +195,7 @@ class Report(Command):
 
         names = split_names(self.methods, "--methods")
         for path in write_report(
-            *(self.folders, self.out, names, self.note, self.env_steps),
+            *(self.folders, self.out, names, self.note, parse_env_steps(self.env_steps)),
             task=self.task or "",
             baseline=self.baseline or "",
         ):

@@ -109,6 +109,13 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return seeds
 
 
+def parse_env_steps(text: str | None) -> int | None:
+    """None where the option was not given."""
+    from lfiw.settings import parse
+
+    return None if text is None else int(parse("--env-steps", text, int))
+
+
 def split_names(text: str | None, option: str) -> tuple[str, ...]:
     """Names separated by commas; none where the option was not given."""
     if text is None:

@@ -24,6 +24,7 @@ from lfiw.cli.options import (
     TrustEnv,
     apply_settings,
     apply_sweeps,
+    parse_env_steps,
     parse_seeds,
     split_names,
     unset,
@@ -199,14 +200,13 @@ class Resume(OnMachine):
     trust_env: TrustEnv = False
 
     def run(self, console: Console) -> None:
-        from lfiw.settings import parse
         from lfiw.training.resume import resume_all
 
         if not self.folders:
             raise InputError("Name at least one method folder.")
         done = resume_all(
             self.folders,
-            env_steps=None if self.env_steps is None else parse("--env-steps", self.env_steps, int),
+            env_steps=parse_env_steps(self.env_steps),
             seeds=parse_seeds(self.seeds) if self.seeds is not None else (),
             stop_at_return=self.stop_at_return,
             allow_inexact=self.allow_inexact,

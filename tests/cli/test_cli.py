@@ -298,6 +298,12 @@ def test_wrong_command_lines(cli: Any, tmp_path: Path, arguments: list[str], par
         (["report"], "Name at least one folder with runs or results."),
         (["report", "nowhere"], "nowhere does not exist."),
         (
+            ["report", "RUN", "--env-steps", "1e"],
+            "--env-steps takes a value of type int, not '1e'.",
+        ),
+        (["plot", "RUN", "--env-steps", "1.5"], "--env-steps takes a value of type int, not '1.5'"),
+        (["report", "RUN", "--env-steps", "1e2"], "environment steps, not after 100."),
+        (
             ["report", "RUN", "--out", "RUN"],
             "is a method folder: choose another one for the report.",
         ),
