@@ -7,10 +7,13 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Code that is compiled quickly, where the tests would wait for the compiler most of the
-    time. `make test-faults` has the optimised code that users have; so has `XLA_FLAGS= pytest`."""
-    if config.option.markexpr != "faults":
-        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    """Code that is compiled quickly, where tests would wait for the compiler most of the time; the
+    slow ones train for so long that a little optimisation pays. `make test-faults` has the
+    optimised code that users have; so has `XLA_FLAGS= pytest`."""
+    chosen = config.option.markexpr
+    if chosen != "faults":
+        level = 0 if "not slow" in chosen else 1
+        os.environ.setdefault("XLA_FLAGS", f"--xla_backend_optimization_level={level}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
