@@ -9,6 +9,7 @@ import numpy as np
 from lfiw.errors import InputError
 from lfiw.older import modern
 from lfiw.results.catalogue import PUBLISHED
+from lfiw.results.curves import Curves
 from lfiw.results.method import Method
 from lfiw.results.statistics import (
     Interval,
@@ -76,21 +77,29 @@ def resampled(statistic: Callable[..., np.ndarray], *samples: Sequence[np.ndarra
     return bootstrap(statistic, *samples, rng=np.random.default_rng(0))
 
 
+def at_shared_steps(method: Method, other: Method) -> tuple[Curves, Curves]:
+    """Both at the evaluations that both had: means over more of them would vary less."""
+    steps = np.intersect1d(method.curves.env_steps, other.curves.env_steps)
+    return method.curves.at(steps), other.curves.at(steps)
+
+
 def improvement(methods: Sequence[Method], others: Sequence[Method]) -> Interval:
-    """The probability that a run ends above one of the others."""
-    ours = [method.curves.final() for method in methods]
-    theirs = [other.curves.final() for other in others]
+    """The probability that a run ends above one of the others, which are as long."""
+    pairs = [at_shared_steps(method, other) for method, other in zip(methods, others, strict=True)]
+    ours = [own.final() for own, _ in pairs]
+    theirs = [other.final() for _, other in pairs]
     return resampled(probability_of_improvement, ours, theirs)
 
 
 def efficiency(method: Method, base: Method) -> Interval | None:
     """Of curves that are smoothed, at the evaluations that both had; None where those are few."""
-    shared = np.intersect1d(method.curves.env_steps, base.curves.env_steps)
+    curves, base_curves = at_shared_steps(method, base)
+    shared = curves.env_steps
     if len(shared) < 2 * SMOOTHED_EVALUATIONS:
         return None
-    ours = method.curves.at(shared).smoothed(SMOOTHED_EVALUATIONS).returns
-    theirs = base.curves.at(shared).smoothed(SMOOTHED_EVALUATIONS).returns
-    finals = base.curves.final()[:, None]
+    ours = curves.smoothed(SMOOTHED_EVALUATIONS).returns
+    theirs = base_curves.smoothed(SMOOTHED_EVALUATIONS).returns
+    finals = base_curves.final()[:, None]
 
     def ratio(drawn: list[np.ndarray], base_drawn: list[np.ndarray]) -> np.ndarray:
         goal = mean_of_drawn(finals, base_drawn[0])[..., 0]
@@ -100,9 +109,9 @@ def efficiency(method: Method, base: Method) -> Interval | None:
     return resampled(ratio, [np.arange(len(ours))], [np.arange(len(theirs))])
 
 
-def normalised(returns: np.ndarray, base: Method) -> np.ndarray:
+def normalised(returns: np.ndarray, base: Curves) -> np.ndarray:
     """Returns on a scale where the baseline's mean first evaluation is 0 and its mean final
     return 1; not a number where it learned nothing."""
-    start = base.curves.returns[:, 0].mean()
-    span = base.curves.final().mean() - start
+    start = base.returns[:, 0].mean()
+    span = base.final().mean() - start
     return (returns - start) / (span if span > 0 else np.nan)

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from lfiw.machine import usable_cores
 from lfiw.report.comparison import (
+    at_shared_steps,
     base_of,
     choose_baseline,
     efficiency,
@@ -221,18 +222,18 @@ def _leads(measure: Measure, method: Method, rivals: Sequence[Method]) -> bool:
 
 def _scored(methods: Sequence[Method], baseline: str) -> list[Scored]:
     """Every method that can be compared with the baseline."""
-    compared = [
-        (method, base) for method in methods if (base := base_of(method, methods, baseline))
-    ]
     scored = [
-        Scored(
-            *(method, base, published_of(method, methods)),
-            finals=normalised(method.curves.final(), base),
-            areas=normalised(method.curves.area(), base),
-        )
-        for method, base in compared
+        _score(method, base, published_of(method, methods))
+        for method in methods
+        if (base := base_of(method, methods, baseline))
     ]
     return [one for one in scored if np.isfinite([one.finals, one.areas]).all()]
+
+
+def _score(method: Method, base: Method, lfiw: Method | None) -> Scored:
+    curves, of_base = at_shared_steps(method, base)
+    finals, areas = (normalised(values, of_base) for values in (curves.final(), curves.area()))
+    return Scored(method, base, lfiw, finals, areas)
 
 
 def _thresholds(scored: Sequence[Scored]) -> np.ndarray:

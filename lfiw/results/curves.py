@@ -18,8 +18,9 @@ from lfiw.runs.rows import Row
 from lfiw.wording import one_line, spread
 
 FINAL_EVALUATIONS = 10
-# A run collapses where its mean over this many environment steps, of so many evaluations at
-# least, falls below half of its best so far.
+# A run collapses where its mean over this many environment steps, of the latest evaluation in each
+# of so many parts of them, falls below half of its best so far. Means over all evaluations would
+# hide more of what is evaluated more often.
 COLLAPSE_ENV_STEPS, COLLAPSE_EVALUATIONS = 60_000, 3
 
 
@@ -63,13 +64,16 @@ class Curves:
     def collapsed(self) -> np.ndarray:
         """1 for each seed that collapses and 0 for others; not a number where that cannot be
         told, as the curve is too short or coarse, or never above 0."""
-        steps = self.env_steps
+        part = COLLAPSE_ENV_STEPS // COLLAPSE_EVALUATIONS
+        parts = np.ceil(self.env_steps / part)
+        latest = np.append(parts[1:] > parts[:-1], True)
+        steps, returns = self.env_steps[latest], self.returns[:, latest]
         firsts = np.searchsorted(steps, steps - COLLAPSE_ENV_STEPS, side="right")
         ends = np.arange(1, len(steps) + 1)
         whole = (steps >= COLLAPSE_ENV_STEPS) & (ends - firsts >= COLLAPSE_EVALUATIONS)
         if not whole.any():
             return np.full(len(self.seeds), np.nan)
-        means = _means(self.returns, firsts[whole], ends[whole])
+        means = _means(returns, firsts[whole], ends[whole])
         best = np.maximum.accumulate(means, axis=1)
         fallen = ((means < best / 2) & (best > 0)).any(axis=1)
         return np.where(best[:, -1] > 0, fallen, np.nan)

@@ -48,9 +48,9 @@ def test_better_outcomes_and_comparisons_by_hand() -> None:
 
 def test_scores_by_hand() -> None:
     """Uniform starts at 0 and ends at 5, so that LFIW's 5 and 3 are 1 and 0.6."""
-    np.testing.assert_allclose(normalised(LFIW.curves.final(), UNIFORM), [1, 0.6])
+    np.testing.assert_allclose(normalised(LFIW.curves.final(), UNIFORM.curves), [1, 0.6])
     negative = method("sac-uniform", [[-100, -20]])
-    np.testing.assert_allclose(normalised(np.array([-60]), negative), [0.5])
+    np.testing.assert_allclose(normalised(np.array([-60]), negative.curves), [0.5])
     aggregate = {one.entry.name: one for one in summarise([UNIFORM, LFIW]).aggregates}
     assert float(aggregate["sac-lfiw"].iqm.value) == pytest.approx(0.8)
     assert float(aggregate["sac-uniform"].iqm.value) == pytest.approx(1)
@@ -83,6 +83,23 @@ def test_sample_efficiency_of_different_grids_is_at_what_both_had() -> None:
     assert seen is not None and float(seen.value) == 1
     few = [method("sac-uniform", [ramp(1)[:9]]), method("sac-lfiw", [ramp(1)[:9]])]
     assert summarise(few).outcomes["Probe-v0", "sac-lfiw"].efficiency is None
+
+
+def test_runs_on_different_grids_are_compared_at_what_both_had() -> None:
+    """By its last two of twenty evaluations, 8 and 10, LFIW ends at 9; by the last of the ten that
+    uniform replay had too at 10, above 9.5, and its area is 10 as well."""
+    lfiw = method("sac-lfiw", [[0.0, 10.0] * 9 + [8.0, 10.0]] * 2, every=10)
+    uniform = method("sac-uniform", [[0.0] * 9 + [9.5]] * 2, every=20)
+    summary = summarise([uniform, lfiw])
+    above = summary.outcomes["Probe-v0", "sac-lfiw"].improvement
+    assert above is not None and float(above.value) == 1
+    (scores,) = [one for one in summary.aggregates if one.entry.name == "sac-lfiw"]
+    assert scores.improvement is not None and float(scores.improvement.value) == 1
+    assert float(scores.iqm.value) == pytest.approx(10 / 9.5)
+    assert float(scores.area.value) == pytest.approx(10 / 9.5)
+    published = method("sac-lfiw-published", uniform.curves.returns.tolist(), every=20)
+    above = summarise([uniform, lfiw, published]).outcomes["Probe-v0", "sac-lfiw"].above_lfiw
+    assert above is not None and float(above.value) == 1
 
 
 def test_lfiw_with_a_floor_is_not_that_of_the_paper() -> None:

@@ -65,7 +65,16 @@ def test_collapses_by_hand() -> None:
 def test_a_single_bad_evaluation_is_no_collapse() -> None:
     steps = [10_000 * (1 + index) for index in range(12)]
     returns = [5.0] * 11 + [0.0]
-    assert curves(steps, [returns]).collapsed().tolist() == [0]  # 25 / 6 > 5 / 2
+    assert curves(steps, [returns]).collapsed().tolist() == [0]  # 10 / 3 > 5 / 2
+
+
+@pytest.mark.parametrize("every", [5_000, 10_000, 20_000])
+def test_how_often_a_run_is_evaluated_does_not_change_what_a_collapse_is(every: int) -> None:
+    """Every 20,000 steps 6, 6, 6, 0, 0: the last mean is 2, below half of 6. What lies between, 9,
+    would hide it."""
+    steps = range(every, 100_001, every)
+    returns = [(6.0 if at <= 60_000 else 0.0) if at % 20_000 == 0 else 9.0 for at in steps]
+    assert curves(list(steps), [returns]).collapsed().tolist() == [1]
 
 
 @pytest.mark.parametrize("every", [10, 100_000])
