@@ -10,7 +10,8 @@ averaging each initialisation's own first epoch below 1 instead gives 121.1, 166
 
 What the paper does not show: the stationary weighting starts fastest and is overtaken later, as it
 neglects rare pairs. So it loses its lead at error 1 from a discount of 0.94 on, where that error
-lies further below the start, while it stays first to a tenth of the start at every discount. A
+lies further below the start, while it stays ahead of uniform weights and of TD errors to a tenth
+of the start at every discount. A
 floor under the effective sample size of its weights (`docs/method.md`) costs some of the first
 epochs and ends the late ones' trouble: at every discount and threshold it is ahead of uniform
 weights and of TD errors, and from a discount of 0.9 on it is first of all to error 1 and to a
