@@ -23,7 +23,7 @@ from lfiw.agents.base import (
 from lfiw.agents.categorical import LIMIT, atoms, categorical, scalar
 from lfiw.agents.reward_scale import ReturnStatistics, init_returns, reward_scale, with_rows
 from lfiw.agents.sac import clipped, sample_action
-from lfiw.networks import Parameters, stacked, twins
+from lfiw.networks import Parameters, stacked
 from lfiw.networks.normed import NormedNetwork, Statistics, running
 from lfiw.types import SQUARES, Clock, EnvSpec, Metrics, Sample, TdLoss, Trace
 
@@ -77,6 +77,11 @@ def make_normed_sac(
     optimiser = optax.scale_by_adam()
     present = slice(batch_size)  # of present and next rows
 
+    @stacked
+    def of_fixed_critics(critics: tuple[Parameters, Statistics], pairs: Array) -> Array:
+        parameters, statistics = critics
+        return critic_network.fixed(parameters, statistics, pairs)
+
     def init(key: Array) -> NormedSacState:
         key_actor, key_critics = jax.random.split(key)
         actor = actor_network.projected(actor_network.init(key_actor))
@@ -117,7 +122,7 @@ def make_normed_sac(
         batch = sample.batch
         scale = scale_of(state)
         reward = batch.reward / scale
-        next_outputs = plain.actor.apply(folded_actor(state), batch.next_obs)
+        next_outputs = actor_network.fixed(state.actor, state.actor_statistics, batch.next_obs)
         next_action, next_log_prob = sample_action(next_outputs, noise, recipe.log_std_of)
         # One pass of both, so that both are normalised alike (CrossQ).
         obs = jnp.concatenate([batch.obs, batch.next_obs])
@@ -138,7 +143,7 @@ def make_normed_sac(
         return weighted_critic_loss(losses, sample.weights), (losses, td_errors, q, seen)
 
     def actor_loss(
-        actor: Parameters, critics: Parameters, log_alpha: Array, sample: Sample, noise: Array
+        actor: Parameters, state: NormedSacState, sample: Sample, noise: Array
     ) -> tuple[Array, tuple[Array, Statistics]]:
         obs = sample.batch.obs
         if recipe.joint_policy:
@@ -148,8 +153,9 @@ def make_normed_sac(
             outputs, seen = actor_network.apply(actor, obs)
         action, log_prob = sample_action(outputs, noise, recipe.log_std_of)
         pairs = jnp.concatenate([obs, action], axis=-1)
-        q = jnp.min(head.value(twins(plain.critic).apply(critics, pairs)), axis=0)
-        loss = jnp.exp(log_alpha) * log_prob - q
+        critics = (state.critics, state.critic_statistics)
+        q = jnp.min(head.value(of_fixed_critics(critics, pairs)), axis=0)
+        loss = jnp.exp(state.log_alpha) * log_prob - q
         return jnp.mean(sample.policy_weights * loss), (log_prob, seen)
 
     def draw(key: Array) -> Array:
@@ -190,7 +196,7 @@ def make_normed_sac(
         state: NormedSacState, sample: Sample, noise: Array, rate: Array | float
     ) -> tuple[NormedSacState, Trace]:
         (policy_loss, (log_prob, seen)), grads = jax.value_and_grad(actor_loss, has_aux=True)(
-            state.actor, folded_critics(state), state.log_alpha, sample, noise
+            state.actor, state, sample, noise
         )
         steps, actor_opt = optimiser.update(grads, state.actor_opt)
         # d/d(log alpha) of -log_alpha * (log_prob + target_entropy)

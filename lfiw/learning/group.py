@@ -80,6 +80,8 @@ def over_runs(learner: Learner) -> Learner:
         prepare=jax.vmap(learner.prepare, in_axes=(0, 0, None), out_axes=1),
         cycle=jax.vmap(learner.cycle, in_axes=(0, 0, None, 0)),
         summarise=jax.vmap(learner.summarise, in_axes=(0, 1)),
+        policy=jax.vmap(learner.policy),
+        snapshot=jax.vmap(learner.snapshot),
     )
 
 

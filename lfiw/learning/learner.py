@@ -44,7 +44,6 @@ class Learner(NamedTuple):
     prepare: Callable[[LearnerState, Scalars, Clock], CycleInputs]
     cycle: Callable[[LearnerState, Scalars, Clock, CycleInputs], tuple[LearnerState, Any]]
     summarise: Callable[[Scalars, Any], Packed]  # metrics averaged over the call's updates
-    # Both only pick arrays and work element by element: they serve a batch of runs alike.
     policy: Callable[[LearnerState, Scalars], dict[str, Array]]
     snapshot: Callable[[LearnerState, Scalars], dict[str, Array]]
 

@@ -63,6 +63,10 @@ class NormedNetwork(NamedTuple):
     plain: Network  # what it is where the statistics are fixed
     # (parameters, statistics) -> parameters of `plain`; with any axes in front of all arrays
     folded: Callable[[Parameters, Statistics], Parameters]
+    # (parameters, statistics, inputs [B, in]) -> outputs, those of `plain` with what is `folded`.
+    # Inputs are normalised before the first product, as in `apply`: one of low precision, such as
+    # those of GPUs, loses what varies little beside its mean.
+    fixed: Callable[[Parameters, Statistics, Array], Array]
     projected: Callable[[Parameters], Parameters]  # after every step; with any axes in front
 
 
@@ -72,10 +76,11 @@ def normed_mlp(
     """As `mlp(sizes)`; each batch is normalised by its own statistics, and weights are kept at
     norm one."""
     features = sizes[:-1] if batch_norm else ()
+    plain = mlp(sizes)
 
     def init(key: Array) -> NormedMlp:
         if not (batch_norm or unit_norm):
-            return NormedMlp(mlp(sizes).init(key), ())
+            return NormedMlp(plain.init(key), ())
         keys = jax.random.split(key, len(sizes) - 1)
         *hidden, last = (
             Layer(orthogonal(key, shape, GAIN), jnp.zeros(shape[1]))
@@ -104,12 +109,18 @@ def normed_mlp(
             x = jax.nn.relu(normalise(apply_layer(layer, x), at))
         return apply_layer(last, x[rows]), jax.lax.stop_gradient(tuple(seen))
 
+    def fixed(parameters: NormedMlp, statistics: Statistics, x: Array) -> Array:
+        if parameters.norms:
+            x = normalised_by(parameters.norms[0], statistics[0], x)
+        return plain.apply(with_hidden_folded(parameters, statistics), x)
+
     return NormedNetwork(
         init=init,
         statistics=statistics,
         apply=apply,
-        plain=mlp(sizes),
+        plain=plain,
         folded=folded,
+        fixed=fixed,
         projected=at_norm_one if unit_norm else lambda parameters: parameters,
     )
 
@@ -149,6 +160,12 @@ def normalised(norm: Norm, x: Array, epsilon: float = EPSILON) -> tuple[Array, M
     return x * slope + offset, moments._replace(mean=origin + mean)
 
 
+def normalised_by(norm: Norm, moments: Moments, x: Array, epsilon: float = EPSILON) -> Array:
+    """Rows [B, features] by these moments."""
+    slope, _ = affine(norm, moments, epsilon)
+    return (x - moments.mean) * slope + norm.shift
+
+
 def affine(norm: Norm, moments: Moments, epsilon: float = EPSILON) -> tuple[Array, Array]:
     """Slope and offset of a norm where the moments are given."""
     slope = norm.scale * jax.lax.rsqrt(moments.variance + epsilon)
@@ -157,12 +174,17 @@ def affine(norm: Norm, moments: Moments, epsilon: float = EPSILON) -> tuple[Arra
 
 def folded(parameters: NormedMlp, statistics: Statistics) -> Mlp:
     """The plain MLP that normalises by these statistics; with any axes in front of all arrays."""
-    layers = list(parameters.layers)
+    layers = with_hidden_folded(parameters, statistics)
     if not parameters.norms:
-        return tuple(layers)
-    first, *others = map(affine, parameters.norms, statistics)
-    layers[0] = before(layers[0], *first)
-    for at, norm in enumerate(others):
+        return layers
+    first, *others = layers
+    return (before(first, *affine(parameters.norms[0], statistics[0])), *others)
+
+
+def with_hidden_folded(parameters: NormedMlp, statistics: Statistics) -> Mlp:
+    """The same for inputs that are normalised already."""
+    layers = list(parameters.layers)
+    for at, norm in enumerate(map(affine, parameters.norms[1:], statistics[1:])):
         layers[at] = behind(layers[at], *norm)
     return tuple(layers)
 

@@ -30,6 +30,7 @@ from lfiw.networks.normed import (
     init_moments,
     init_norm,
     normalised,
+    normalised_by,
     orthogonal,
     unit_columns,
 )
@@ -105,6 +106,7 @@ def normed_residual(sizes: Sequence[int]) -> NormedNetwork:
     """As `residual(sizes)`; each batch is normalised by its own statistics, and weights are kept at
     norm one."""
     width, count = width_of(sizes), len(sizes) - 2
+    plain = residual(sizes)
 
     def init(key: Array) -> NormedResidual:
         layers = first_layers(key, sizes)
@@ -133,12 +135,17 @@ def normed_residual(sizes: Sequence[int]) -> NormedNetwork:
         outputs = apply_layer(layers.head, parameters.scale * at_root_mean_square_one(x[rows]))
         return outputs, jax.lax.stop_gradient(tuple(seen))
 
+    def fixed(parameters: NormedResidual, statistics: Statistics, x: Array) -> Array:
+        x = normalised_by(parameters.inputs, statistics[0], x, EPSILON)
+        return plain.apply(with_hidden_folded(parameters, statistics), x)
+
     return NormedNetwork(
         init=init,
         statistics=statistics,
         apply=apply,
-        plain=residual(sizes),
+        plain=plain,
         folded=folded,
+        fixed=fixed,
         projected=projected,
     )
 
@@ -177,7 +184,14 @@ def at_root_mean_square_one(x: Array) -> Array:
 def folded(parameters: NormedResidual, statistics: Statistics) -> Residual:
     """The plain network that normalises by these statistics; with any axes in front of all
     arrays."""
-    of_inputs, *of_blocks = statistics
+    layers = with_hidden_folded(parameters, statistics)
+    of_inputs = affine(parameters.inputs, statistics[0], EPSILON)
+    return layers._replace(embedding=before(layers.embedding, *of_inputs))
+
+
+def with_hidden_folded(parameters: NormedResidual, statistics: Statistics) -> Residual:
+    """The same for inputs that are normalised already."""
+    of_blocks = statistics[1:]
     layers = parameters.layers
     blocks = tuple(
         Block(
@@ -189,7 +203,7 @@ def folded(parameters: NormedResidual, statistics: Statistics) -> Residual:
         )
     )
     return Residual(
-        embedding=before(layers.embedding, *affine(parameters.inputs, of_inputs, EPSILON)),
+        embedding=layers.embedding,
         blocks=blocks,
         head=layers.head._replace(weight=parameters.scale[..., None] * layers.head.weight),
     )
