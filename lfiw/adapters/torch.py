@@ -135,15 +135,15 @@ class Lfiw:
         return weights
 
     def ratios(self, slow: Tensor, fast: Tensor, slow_size: int, drawn: Tensor) -> Tensor:
-        """In place of weights, where the ratio is a priority."""
+        """In place of weights, where the ratio is a priority: one for a logit of zero."""
         config = self.config
         logits = self.ratio.logits(drawn)
         slow_logits, fast_logits = self.ratio.update(slow, fast)
         self.trace = Trace(slow_logits, fast_logits, None)
         if self._is_cold():
             return torch.ones_like(logits)
-        bound = self._bound(slow_size)
-        return torch.exp(log_ratios(logits, config.temperature, config.transform, bound))
+        form = (config.temperature, config.transform, self._bound(slow_size))
+        return torch.exp(log_ratios(logits, *form) - log_ratios(torch.zeros_like(logits), *form))
 
     def _bound(self, slow_size: int) -> float | None:
         fast_size = self.config.fast_size

@@ -35,7 +35,7 @@ class CerConfig:
 class CerState(NamedTuple):
     ring: Ring
     # Rows come many at a time. Each has its turn in the updates that follow, the newest first and
-    # again when all had theirs; so none is passed over, as none is with updates after every step.
+    # again when all had theirs; so none is passed over where there are as many updates as steps.
     added: Array  # [] rows that came last
     turn: Array  # [] updates since then
 

@@ -25,7 +25,9 @@ class InverseAgeConfig:
 
     name: ClassVar[str] = "inverse-age"
     # 1: the newest has age 1, as in "Weighted SAC"
-    offset: float = setting(1.0, "added to ages; large values are nearer to uniform", at_least=1)
+    offset: float = setting(
+        1.0, "added to ages; large values are nearer to uniform", at_least=1, at_most=1e12
+    )
 
     @classmethod
     def paper(cls) -> InverseAgeConfig:

@@ -79,12 +79,10 @@ def make_lfiw_priority(config: LfiwConfig, context: ReplayContext) -> Replay:
         fast = pairs_at(ring, recent_slots(noise.fast, ring, config.fast_size), spec)
         ratio_state, slow_logits, fast_logits = ratio.update(state.ratio, slow, fast)
         bound = ring.size / jnp.minimum(ring.size, config.fast_size) if config.clip_ratio else None
-        log_priorities = log_ratios(
-            ratio.logits(state.ratio, pairs_at(ring, slots, spec)),
-            config.temperature,
-            config.transform,
-            bound,
-        )
+        form = (config.temperature, config.transform, bound)
+        logits = ratio.logits(state.ratio, pairs_at(ring, slots, spec))
+        # A ratio of one is a priority of one, as before any was estimated: the sigmoid's is a half.
+        log_priorities = log_ratios(logits, *form) - log_ratios(jnp.zeros(()), *form)
         priorities = jnp.clip(jnp.exp(log_priorities), SMALLEST, LARGEST)
         warm = clock.env_steps >= config.warmup_env_steps
         drawing = prioritise(state.drawing, slots, jnp.where(warm, priorities, 1.0))

@@ -32,7 +32,7 @@ class PerConfig:
     beta: float = setting(0.4, "exponent of the correction at first", at_least=0, at_most=1)
     beta_end: float = setting(1.0, "the same at the schedule's end", at_least=0, at_most=1)
     # keeps every stored transition drawable
-    epsilon: float = setting(1e-6, "added to every TD error", above=0)
+    epsilon: float = setting(1e-6, "added to every TD error", at_least=1e-12)
 
     @classmethod
     def paper(cls) -> PerConfig:

@@ -40,6 +40,8 @@ def prioritise(state: Prioritised, slots: Array, priorities: Array) -> Prioritis
 
 
 def larger_error(td_errors: Array) -> Array:
-    """The larger of both critics' absolute errors [2, B]; finite."""
-    errors = jnp.nan_to_num(jnp.max(jnp.abs(td_errors), axis=0), nan=0.0, posinf=MAX_ERROR)
-    return jnp.minimum(errors, MAX_ERROR)
+    """The larger of both critics' absolute errors [2, B]; finite, and 0 where one is no number."""
+    errors = jnp.minimum(jnp.abs(td_errors), MAX_ERROR)
+    # Not by the maximum: on a CPU that of a large array may be -inf where an error is not a number.
+    broken = jnp.isnan(td_errors).any(axis=0)
+    return jnp.where(broken, 0.0, jnp.max(errors, axis=0))

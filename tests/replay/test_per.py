@@ -10,6 +10,7 @@ from scipy.stats import chisquare
 
 from lfiw.replay.base import Replay
 from lfiw.replay.per import PerConfig, Prioritised, importance_weights, make_per
+from lfiw.replay.priorities import MAX_ERROR, larger_error
 from lfiw.replay.sum_tree import total
 from lfiw.types import Clock, EnvSpec, Sample
 
@@ -84,6 +85,17 @@ def test_broken_errors_leave_finite_priorities(error: float, expected: float) ->
     assert np.isfinite(total(state.tree)) and np.isfinite(state.max_priority)
     _, sample, _ = draw_sample(replay, state, jax.random.key(0))
     assert np.all(np.isfinite(sample.weights)) and np.all(sample.slots < 3)
+
+
+@pytest.mark.parametrize("batch", [32, 4096])
+def test_errors_that_are_no_numbers_count_as_none_in_batches_of_any_size(batch: int) -> None:
+    """Of both critics, of the first and of the second; an infinite one counts as the largest. In
+    large arrays XLA's maximum drops what is not a number."""
+    errors = np.full((2, batch), 3.0, np.float32)
+    errors[:, 0] = errors[0, 1] = errors[1, 2] = np.nan
+    errors[1, 3] = -np.inf
+    for found in (larger_error(jnp.asarray(errors)), jax.vmap(larger_error)(errors[None])[0]):
+        np.testing.assert_array_equal(found[:5], [0, 0, 0, MAX_ERROR, 3])
 
 
 def test_nan_in_one_critic_does_not_raise_the_largest_priority() -> None:
