@@ -3,6 +3,7 @@ weigh what it draws."""
 
 from __future__ import annotations
 
+import secrets
 import warnings
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from stable_baselines3.common.preprocessing import (
     get_flattened_obs_dim,
     preprocess_obs,
 )
+from stable_baselines3.common.save_util import load_from_zip_file
 
 from lfiw.adapters.drawing_by_ratio import ByRatio
 from lfiw.adapters.sb3_replay import BufferDraws, Drawn, draw_recent, num_slots, numpy_seed
@@ -187,16 +189,19 @@ class ReplayAgent(OffPolicyAlgorithm):
         drawing = [] if self.draws.strategy.is_uniform else ["draws"]
         return drawing if self.lfiw is None else [*drawing, "lfiw"]
 
-    def set_parameters(self, load_path_or_dict: Any, *args: Any, **kwargs: Any) -> None:
-        """Parameters of the plain agent are taken too; the strategy then starts anew."""
-        if isinstance(load_path_or_dict, dict):
-            agent = {k: v for k, v in load_path_or_dict.items() if k not in ("draws", "lfiw")}
-            own = {
-                name: load_path_or_dict.get(name) or getattr(self, name).state_dict()
-                for name in self._own_states()
-            }
-            load_path_or_dict = own | agent
-        super().set_parameters(load_path_or_dict, *args, **kwargs)
+    def set_parameters(
+        self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto"
+    ) -> None:
+        """Parameters of the plain agent are taken too, and of one with another strategy: this
+        one's then stay as they are, in a new model at their start."""
+        given = load_path_or_dict
+        if not isinstance(given, dict):
+            _, given, _ = load_from_zip_file(given, device=device, load_data=False)
+        agent = {k: v for k, v in given.items() if k not in ("draws", "lfiw")}
+        own = {
+            name: given.get(name) or getattr(self, name).state_dict() for name in self._own_states()
+        }
+        super().set_parameters(own | agent, exact_match, device)
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         state_dicts, variables = super()._get_torch_save_params()
@@ -212,8 +217,9 @@ def make_parts(
     """The ratio network, where the settings are LFIW's, and what draws."""
     config = from_json(REPLAYS[settings["name"]], settings)
     is_lfiw = isinstance(config, LfiwConfig)
-    lfiw = make_estimator(model, config) if is_lfiw else None
-    seed, capacity = model.seed or 0, num_slots(model.replay_buffer)
+    seed = secrets.randbits(31) if model.seed is None else model.seed
+    capacity = num_slots(model.replay_buffer)
+    lfiw = make_estimator(model, config, seed) if is_lfiw else None
     if is_lfiw and config.use == "priority":
         config.check(model.buffer_size)
         return lfiw, BufferDraws(ByRatio(config, capacity), seed)
@@ -227,13 +233,13 @@ def make_parts(
     return lfiw, BufferDraws(make_strategy(drawing, capacity), seed)
 
 
-def make_estimator(model: Any, config: LfiwConfig) -> Lfiw:
+def make_estimator(model: Any, config: LfiwConfig, seed: int) -> Lfiw:
     estimator = Lfiw(
         get_flattened_obs_dim(model.observation_space),
         get_action_dim(model.action_space),
         replace(config, over=UniformConfig(), use="weight"),  # its matter is not what draws
         buffer_size=model.buffer_size,
-        seed=model.seed or 0,
+        seed=seed,
         device=model.replay_buffer.device,
     )
     estimator.env_steps = model.num_timesteps

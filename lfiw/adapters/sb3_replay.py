@@ -7,6 +7,7 @@ normalised, stacked and relabelled as ever.
 from __future__ import annotations
 
 import copy
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from lfiw.adapters.drawing import Order, Uniform
 from lfiw.adapters.strategies import Draws
+from lfiw.replay import REPLAYS
+from lfiw.settings import from_json, to_json
 
 
 @contextmanager
@@ -126,6 +129,15 @@ def joined(parts: Sequence[Any], places: Any = slice(None)) -> Any:
     return type(parts[0])(*map(join, zip(*parts, strict=True)))
 
 
+def row_checksum(buffer: ReplayBuffer, row: int) -> int:
+    """Of what stays as it was stored: rewards may be relabelled, and ends set, later."""
+    obs = buffer.observations
+    checksum = 0
+    for part in (*(obs.values() if isinstance(obs, dict) else [obs]), buffer.actions):
+        checksum = zlib.crc32(part[row].tobytes(), checksum)
+    return checksum
+
+
 class Drawn(NamedTuple):
     samples: Any
     slots: torch.Tensor | None  # None: not needed
@@ -138,6 +150,7 @@ class BufferDraws(Draws):
     def __init__(self, strategy: Uniform, seed: int) -> None:
         super().__init__(strategy, seed)
         self.pos, self.size = 0, 0  # of the buffer's rows, when it was last looked at
+        self.newest: int | None = None  # checksum of the newest row then; None: not known
         self.drawable: torch.Tensor | None = None  # [slots] then, where HER chooses them
         self.new_rows = 0  # since then, as far as the agent itself added them
 
@@ -162,7 +175,7 @@ class BufferDraws(Draws):
         return Drawn(together, slots, weights.to(buffer.device))
 
     def look(self, buffer: ReplayBuffer, order: Order, updates: int) -> None:
-        if buffer.size() < self.size:  # another buffer, or an emptied one
+        if self.is_other(buffer):
             self.strategy.remove(torch.arange(self.strategy.capacity))
             self.pos, self.size, self.drawable = 0, 0, None
         written = self.written(buffer)
@@ -182,6 +195,15 @@ class BufferDraws(Draws):
         self.strategy.remove(leaving)
         self.strategy.add(entering, updates)
 
+    def is_other(self, buffer: ReplayBuffer) -> bool:
+        """Another buffer than at the last look, an emptied one, or one written all over: the
+        newest row is the last to be overwritten."""
+        if not self.size:
+            return False
+        if buffer.size() < self.size:
+            return True
+        return self.newest is not None and row_checksum(buffer, self.pos - 1) != self.newest
+
     def written(self, buffer: ReplayBuffer) -> torch.Tensor:
         """The slots that were written since the last call, oldest first."""
         rows = (buffer.pos - self.pos) % buffer.buffer_size
@@ -189,20 +211,34 @@ class BufferDraws(Draws):
         if filled_up or self.new_rows >= buffer.buffer_size:
             rows = buffer.buffer_size
         self.pos, self.size, self.new_rows = buffer.pos, buffer.size(), 0
+        self.newest = row_checksum(buffer, buffer.pos - 1)
         count = rows * buffer.n_envs
         return (buffer.pos * buffer.n_envs - count + torch.arange(count)) % num_slots(buffer)
 
     def state_dict(self) -> dict[str, Any]:
         return {
             **super().state_dict(),
+            "settings": to_json(self.strategy.config),
             "capacity": self.strategy.capacity,
             "pos": self.pos,
             "size": self.size,
+            "newest": self.newest,
             "drawable": self.drawable,
         }
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
-        if state["capacity"] == self.strategy.capacity:  # else its slots are not these
+        """A state of another strategy, or for a buffer of another size, is left out."""
+        if state["capacity"] == self.strategy.capacity and self.is_own(state):
             super().load_state_dict(state, strict)
             self.pos, self.size = state["pos"], state["size"]
-            self.drawable = state["drawable"]
+            self.newest, self.drawable = state.get("newest"), state["drawable"]
+
+    def is_own(self, state: dict[str, Any]) -> bool:
+        """Whether a state is of this strategy with these settings."""
+        config = self.strategy.config
+        if "settings" not in state:  # of a file from before they were recorded
+            return bool(state["strategy"].keys() == self.strategy.state_dict().keys())
+        settings = state["settings"]
+        if settings["name"] != config.name:
+            return False
+        return bool(from_json(REPLAYS[config.name], settings) == config)

@@ -453,6 +453,106 @@ def test_files_of_lfiw(tmp_path: Path) -> None:
     assert again.lfiw is None and again.draws.strategy.config == PerConfig()
 
 
+def reloaded(model: Any, path: Path, **given: Any) -> Any:
+    """With an empty buffer; by another strategy where one is given."""
+    model.save(path / "model")
+    return adapted.SAC.load(path / "model", env=gym.make(pendulum.NAME), **given)
+
+
+@pytest.mark.parametrize(
+    ("saved", "asked"),
+    [
+        ("recency", "lap"),
+        ("recency", "cer"),
+        ("lap", "per"),
+        ("lap", LapConfig(alpha=0.0)),
+        ("lap", LfiwConfig(use="priority", fast_size=20)),
+    ],
+)
+def test_another_strategy_takes_up_a_file_without_its_state(
+    saved: str, asked: Any, tmp_path: Path
+) -> None:
+    """Its state is that of one that never drew: no update, no priority, the seed's generator."""
+    model = adapted.SAC("MlpPolicy", pendulum.NAME, replay=saved, **small()).learn(90)
+    other = reloaded(model, tmp_path, replay=asked)
+    new = adapted.SAC("MlpPolicy", pendulum.NAME, replay=asked, **small())
+    found, expected = other.draws.state_dict(), new.draws.state_dict()
+    assert found["updates"] == 0 and found["settings"] == expected["settings"]
+    assert torch.equal(found["generator"], expected["generator"])
+    if hasattr(other.draws.strategy, "tree"):
+        assert not other.draws.strategy.tree.leaves.any()
+        assert other.draws.strategy.max_priority == 1.0
+    assert other.learn(80).draws.updates == 20
+
+
+def test_states_from_before_settings_were_recorded() -> None:
+    """They go on in the same strategy; in one whose state has other parts they are left out."""
+    lap = BufferDraws(make_strategy(LapConfig(), 40), seed=0)
+    lap.sample(filled("plain", 23), [5], None, 1, 0.0)
+    old = {k: v for k, v in lap.state_dict().items() if k not in ("settings", "newest")}
+    same, other = (BufferDraws(make_strategy(c, 40), 1) for c in (LapConfig(), CerConfig()))
+    same.load_state_dict(old)
+    other.load_state_dict(old)
+    assert (same.updates, same.size, other.updates, other.size) == (1, 23, 0, 0)
+    assert same.strategy.tree.leaves[:40].tolist() == [1.0] * 23 + [0.0] * 17
+
+
+def test_parameters_from_a_file_of_the_plain_agent(tmp_path: Path) -> None:
+    plain = sb3.SAC("MlpPolicy", pendulum.NAME, **{**small(), "seed": 7})
+    plain.save(tmp_path / "plain")
+    model = adapted.SAC("MlpPolicy", pendulum.NAME, replay="lap", **small()).learn(70)
+    leaves = model.draws.strategy.tree.leaves.clone()
+    model.set_parameters(tmp_path / "plain")
+    for one, other in zip(model.policy.parameters(), plain.policy.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(model.draws.strategy.tree.leaves, leaves)
+    with (tmp_path / "plain.zip").open("rb") as file:
+        model.set_parameters(file, device="cpu")
+
+
+def test_priorities_do_not_pass_to_another_buffer(tmp_path: Path) -> None:
+    """Of 70 rows, with more rows than that in it at the first draw, filled or loaded. All its rows
+    then have the largest priority so far."""
+    model = adapted.SAC("MlpPolicy", pendulum.NAME, replay="lap", **small()).learn(70)
+    largest = model.draws.strategy.max_priority
+    assert largest > 1 and len(model.draws.strategy.tree.leaves[:70].unique()) > 5
+    settings = {**small(), "seed": 1, "learning_starts": 100}
+    stranger = sb3.SAC("MlpPolicy", pendulum.NAME, **settings).learn(75)
+    stranger.save_replay_buffer(tmp_path / "buffer")
+
+    loaded = reloaded(model, tmp_path)
+    loaded.load_replay_buffer(tmp_path / "buffer")
+    loaded.draw(5)
+    assert loaded.draws.strategy.tree.leaves[:80].tolist() == [largest] * 75 + [0.0] * 5
+
+    alone = reloaded(model, tmp_path, learning_starts=100, seed=1).learn(75)
+    alone.draw(5)
+    assert alone.draws.strategy.tree.leaves[:80].tolist() == [largest] * 75 + [0.0] * 5
+
+    own = reloaded(model, tmp_path)
+    own.replay_buffer = model.replay_buffer
+    own.replay_buffer.rewards[:] = 0  # relabelled, it is the same buffer
+    own.draw(5)
+    assert torch.equal(own.draws.strategy.tree.leaves, model.draws.strategy.tree.leaves)
+
+
+@pytest.mark.parametrize("replay", ["lap", "lfiw"])
+def test_models_without_a_seed_differ(replay: str) -> None:
+    """In what they draw with and in the ratio network; those of one seed do not, 0 included."""
+
+    def states(seed: int | None) -> list[torch.Tensor]:
+        settings = {**small(), "seed": seed}
+        settings |= {"lfiw": SHARP} if replay == "lfiw" else {"replay": replay}
+        model = adapted.SAC("MlpPolicy", pendulum.NAME, **settings)
+        parts = [model.draws] if model.lfiw is None else [model.draws, model.lfiw]
+        return [part.generator.get_state() for part in parts]
+
+    for one, other in zip(states(None), states(None), strict=True):
+        assert not torch.equal(one, other)
+    for seed in (0, 3):
+        assert all(map(torch.equal, states(seed), states(seed)))
+
+
 def test_the_clock_of_annealing() -> None:
     """Beta goes from 0.4 to 1 within a call of `learn`."""
     model = adapted.SAC("MlpPolicy", pendulum.NAME, replay="per", **small()).learn(100)
@@ -494,6 +594,20 @@ def test_agents_of_users() -> None:
     model = adapted.attach(OwnTqc("MlpPolicy", pendulum.NAME, **small()), "per")
     assert isinstance(model.learn(80), OwnTqc)
     assert model.draws.strategy.max_priority > 1
+
+
+def test_agents_of_users_come_back_by_their_parameters(tmp_path: Path) -> None:
+    def make() -> Any:
+        return adapted.attach(OwnTqc("MlpPolicy", pendulum.NAME, **small()), replay="per")
+
+    model, again = make().learn(80), make()
+    model.save(tmp_path / "model")
+    model.save_replay_buffer(tmp_path / "buffer")
+    again.set_parameters(tmp_path / "model")
+    again.load_replay_buffer(tmp_path / "buffer")
+    assert torch.equal(*(agent.draw(20).slots for agent in (model, again)))
+    for one, other in zip(model.policy.parameters(), again.policy.parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
 SHARP = LfiwConfig(
