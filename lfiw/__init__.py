@@ -6,7 +6,7 @@ Names are imported when first used, so that a policy loads with numpy alone.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "1.1.0"
+__version__ = "1.2.0"
 
 if TYPE_CHECKING:
     from lfiw.acting.policy import Policy

@@ -58,7 +58,9 @@ class TrainConfig:
     schedule_env_steps: int | None = setting(
         None, "horizon of annealed settings; none: env_steps", at_least=1, at_most=LARGEST_INTEGER
     )
-    updates_per_call: int = setting(100, "most updates in one compiled call", at_least=1)
+    updates_per_call: int = setting(
+        100, "most updates in one compiled call; at least one cycle of the agent", at_least=1
+    )
     eval_every_env_steps: int = setting(10_000, "steps between evaluations", at_least=1)
     eval_episodes: int = setting(5, "episodes of an evaluation", at_least=1)
     # Fixed: as in older versions.
@@ -76,7 +78,10 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         if not isinstance(self.env, EnvConfig):
-            raise InputError(f"env must be EnvConfig(...), not {self.env!r}.")
+            raise InputError(
+                'env must be a Gymnasium id, a function named "module:function" or EnvConfig(...), '
+                f"not {self.env!r}."
+            )
         check_parts(self)
 
     @classmethod
