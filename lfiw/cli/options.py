@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -142,21 +142,37 @@ def set_where_known(
 
 
 def apply_sweeps(
-    configs: list[TrainConfig], sweeps: Sequence[str], preset: str = "default"
+    configs: list[TrainConfig],
+    sweeps: Sequence[str],
+    preset: str = "default",
+    assignments: Sequence[str] = (),
 ) -> tuple[list[TrainConfig], list[str]]:
     """What `--sweep KEY=VALUE,VALUE...` asks for: every method that has the setting once for each
-    value, labelled by it."""
+    value, labelled by it. The `assignments` of `--set` are applied already."""
     swept = [(config, "") for config in configs]
+    fixed = {name_today(configs, key_of(assignment)) for assignment in assignments}
+    names: set[str] = set()
     for sweep in sweeps:
-        key, equals, text = sweep.partition("=")
+        key, (_, equals, text) = key_of(sweep), sweep.partition("=")
         values = split_names(text, "--sweep") if equals else ()
         if not values:
             raise InputError(f"--sweep takes KEY=VALUE,VALUE..., not {sweep!r}.")
-        refuse_unknown([config for config, _ in swept], key.strip())
+        if set(text) & set("()[]"):
+            raise InputError(
+                f"--sweep cannot take {sweep!r}, as lists cannot be swept: train once for each, "
+                "with --set and --label."
+            )
+        refuse_unknown([config for config, _ in swept], key)
+        name = name_today([config for config, _ in swept], key)
+        if name in fixed:
+            raise InputError(f"{name} is both set and swept: leave out one of the two.")
+        if name in names:
+            raise InputError(f"--sweep names {name} twice: give all its values at once.")
+        names.add(name)
         swept = [
             labelled
             for config, label in swept
-            for labelled in sweep_one(config, label, key.strip(), values, preset)
+            for labelled in sweep_one(config, label, key, values, preset)
         ]
     return [config for config, _ in swept], [label for _, label in swept]
 
@@ -169,20 +185,53 @@ def sweep_one(
     if not has_setting(config, key):
         return [(config, label)]
     short = key.rpartition(".")[2]
-    return [
-        (override(config, key, value, preset), "-".join(filter(None, (label, f"{short}={value}"))))
-        for value in values
-    ]
+    made: list[TrainConfig] = []
+    for value in values:
+        changed = override(config, key, value, preset)
+        if changed in made:
+            same = values[made.index(changed)]
+            raise InputError(
+                f"--sweep gives {key} equal values, {same} and {value}: leave out one."
+            )
+        made.append(changed)
+    labels = ["-".join(filter(None, (label, f"{short}={value}"))) for value in values]
+    return list(zip(made, labels, strict=True))
+
+
+def key_of(assignment: str) -> str:
+    return assignment.partition("=")[0].strip()
+
+
+def name_today(configs: Sequence[TrainConfig], key: str) -> str:
+    """The setting's name without older ones in it, so that equal names are the same setting."""
+    from lfiw.settings import has_setting
+
+    def today(config: Any, key: str) -> str:
+        head, dot, rest = key.partition(".")
+        head = getattr(config, "OLD_NAMES", {}).get(head, head)
+        return f"{head}.{today(getattr(config, head, None), rest)}" if dot else head
+
+    return next((today(config, key) for config in configs if has_setting(config, key)), key)
 
 
 def refuse_unknown(configs: Sequence[TrainConfig], key: str) -> None:
     """A setting that no method has."""
     from lfiw.settings import has_setting, parts, walk
 
-    if not any(has_setting(config, key) for config in configs):
-        names = {name for config in configs for name, *_ in walk(config)}
-        names |= {name for config in configs for name, *_ in parts(config)}
-        raise InputError(f"Unknown setting {key!r}.{nearest(key, names)}")
+    if any(has_setting(config, key) for config in configs):
+        return
+    part, _, own = key.partition(".")
+    known: dict[str, Mapping[str, Any]] = {"agent": AGENTS, "replay": REPLAYS}
+    others = [name for name, kind in known.get(part, {}).items() if has_setting(kind(), own)]
+    if others:
+        chosen = dict.fromkeys(getattr(config, part).name for config in configs)
+        raise InputError(
+            f"{key} is no setting of {' or '.join(chosen)}, but of {', '.join(others)}: name one "
+            f"of these with --{part}, or leave out the setting."
+        )
+    names = {name for config in configs for name, *_ in walk(config)}
+    names |= {name for config in configs for name, *_ in parts(config)}
+    raise InputError(f"Unknown setting {key!r}.{nearest(key, names)}")
 
 
 def apply_settings(

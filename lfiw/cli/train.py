@@ -91,7 +91,9 @@ class Train(OnCluster):
     """Train once for each value, such as replay.temperature=1,2.5,5; values label the folders."""
 
     def run(self, console: Console) -> None:
-        configs, swept = apply_sweeps(self.configs(), self.sweep, self.preset or "default")
+        configs, swept = apply_sweeps(
+            self.configs(), self.sweep, self.preset or "default", self.set
+        )
         cluster = self.cluster()
         labels = ["-".join(filter(None, (self.label, own))) for own in swept]
         where: dict[str, Any] = {"out": self.out, "label": labels, "workers": self.workers}

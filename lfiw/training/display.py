@@ -59,7 +59,7 @@ def show_progress(
     else during a `pause`."""
     rate = Rate(methods)
     notice = StopNotice(stopping, methods, console)
-    with display_on(console) as show:
+    with display_on(console, methods) as show:
         while True:
             alive = running()
             notice.look()
@@ -71,10 +71,10 @@ def show_progress(
             pause(REFRESH_SECONDS)
 
 
-def display_on(console: Console) -> AbstractContextManager[Show]:
+def display_on(console: Console, methods: Sequence[Progress]) -> AbstractContextManager[Show]:
     if in_notebook() and not console.quiet:
         return notebook_table()
-    return terminal_table(console) if console.is_terminal else lines(console)
+    return terminal_table(console) if console.is_terminal else lines(console, methods)
 
 
 @contextmanager
@@ -114,16 +114,23 @@ def rendered(view: View) -> dict[str, str]:
 
 
 @contextmanager
-def lines(console: Console) -> Iterator[Show]:
-    """One for each evaluation."""
-    printed: dict[int, int] = {}
+def lines(console: Console, methods: Sequence[Progress]) -> Iterator[Show]:
+    """One for each evaluation. What is there before a method trains is the log of a run that goes
+    on, of which the newest is enough."""
+
+    def all_but_newest(method: Progress) -> int:
+        return max(0, len(method.evaluations) - 1)
+
+    printed = {id(method): all_but_newest(method) for method in methods}
 
     def show(view: View) -> None:
         pace = f", {view.rate:,.0f} steps/s" if view.rate else ""
         remaining = f", {duration(view.left)} left" if view.left is not None else ""
         for method in view.methods:
-            # Of a run that goes on, the log begins with evaluations of which one is enough.
-            first = printed.get(id(method), max(0, len(method.evaluations) - 1))
+            if method.state == "starting":  # its log is being read
+                printed[id(method)] = all_but_newest(method)
+                continue
+            first = printed[id(method)]
             for evaluation in method.evaluations[first:]:
                 console.print(
                     f"{method.name}: {evaluation.env_steps:,} of {method.total_env_steps:,} steps, "

@@ -289,7 +289,7 @@ def test_wrong_command_lines(cli: Any, tmp_path: Path, arguments: list[str], par
         ),
         (["plot", "RUN", "--methods", "sac-lfw"], "No run is of the method 'sac-lfw'. Valid"),
         (["report", "RUN", "--methods", ","], "--methods needs at least one name."),
-        (["plot", "RUN", "--smooth", "4"], "running mean must be odd, not 4."),
+        (["plot", "RUN", "--smooth", "4"], "running mean must be odd and at least 1, not 4."),
         (["plot", "RUN", "--out", "a.jpg"], "a.jpg: the file name must end in one of"),
         (["plot", "RUN", "--out", "file/a.png"], "file/a.png"),
         (["plot", "RUN", "--out", "folder.png"], "folder.png cannot be read or written: Is a dir"),

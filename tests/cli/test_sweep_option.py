@@ -1,12 +1,14 @@
 """`lfiw train --sweep KEY=VALUE,VALUE...`: one method for each value."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from small import small
 
-from lfiw.cli import main
+from lfiw.cli import main, parse_command
 from lfiw.cli.options import apply_sweeps
 from lfiw.errors import InputError
 from lfiw.learning.config import make_config
@@ -57,11 +59,42 @@ def test_values_of_a_traced_setting_share_one_program() -> None:
         ("replay.temperature=1,1", "contain one twice"),
         ("replay.temperature=", "--sweep needs at least one name"),
         ("replay.temperature=cold,hot", "takes a value of type float, not 'cold'"),
+        ("replay.temperature=5,2,5.0", "gives replay.temperature equal values, 5 and 5.0: leave"),
+        ("agent.hidden_sizes=(32,32),(64,64)", "lists cannot be swept"),
+        ("env.kwargs.names=[1],[2]", "lists cannot be swept"),
     ],
 )
 def test_a_wrong_sweep_is_one_sentence(sweep: str, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence.replace(".", r"\.").replace("?", r"\?")):
+    with pytest.raises(InputError, match=re.escape(sentence)):
         apply_sweeps(METHODS, [sweep])
+
+
+@pytest.mark.parametrize(
+    ("sweeps", "name"),
+    [
+        (["replay.temperature=1,2", "replay.temperature=3,4"], "replay.temperature"),
+        (["replay.over=per,ere", "replay.sampling=cer,lap"], "replay.over"),  # its older name
+    ],
+)
+def test_a_setting_is_swept_once(sweeps: list[str], name: str) -> None:
+    """The second sweep would overwrite the values that the first put into the label."""
+    with pytest.raises(InputError, match=f"--sweep names {name} twice: give all its values"):
+        apply_sweeps(METHODS, sweeps)
+
+
+@pytest.mark.parametrize("key", ["replay.over", "replay.sampling"])
+def test_a_setting_that_is_set_is_not_swept(key: str) -> None:
+    """By whichever of its names."""
+    command = parse_command(["train", "A-v1", "--set", f"{key}=cer", "--sweep", f"{key}=per,ere"])
+    with pytest.raises(InputError, match=r"replay\.over is both set and swept: leave out one"):
+        command.run(Console())
+
+
+def test_a_setting_of_another_strategy_is_said_to_be_one() -> None:
+    with pytest.raises(InputError, match=r"replay\.temperature is no setting of uniform, but of "):
+        apply_sweeps(METHODS[:1], ["replay.temperature=1,2"])
+    with pytest.raises(InputError, match=r"agent\.policy_delay is no setting of sac, but of td3"):
+        apply_sweeps(METHODS, ["agent.policy_delay=1,2"])
 
 
 def test_the_command_labels_folders_by_the_value(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_returns_of_different_evaluations_are_never_mixed() -> None:
 def test_plain_lines_where_there_is_no_terminal() -> None:
     """One line when all seeds have had an evaluation, and none twice. Of evaluations before the
     run went on, the newest."""
-    progress = training()
+    progress = training(state="training")
     evaluate(progress, 400, 8.0, 8.0)
     evaluate(progress, 600, 9.0, 9.0)
     out = io.StringIO()
@@ -95,6 +95,44 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         "sac-lfiw: 1,000 of 2,000 steps, return 2 ± 1",
         "sac-lfiw: 1,500 of 2,000 steps, return 4 ± 0",
         "sac-lfiw: 2,000 of 2,000 steps, return 5 ± 0",
+    ]
+
+
+def test_a_fresh_run_prints_each_evaluation_however_fast_it_is() -> None:
+    """Three between two looks, the first of which found none."""
+    progress = training()
+
+    def train() -> None:
+        progress.state = "training"
+        for env_steps in (500, 1000, 1500):
+            evaluate(progress, env_steps, 1.0, 3.0)
+
+    out = io.StringIO()
+    show_progress(lambda: "", [progress], turns(2, lambda: None, train), Console(file=out))
+    assert [line.partition(" of ")[0] for line in out.getvalue().splitlines()] == [
+        *["sac-lfiw: 500", "sac-lfiw: 1,000", "sac-lfiw: 1,500"]
+    ]
+
+
+def test_a_run_that_goes_on_repeats_its_newest_evaluation_alone() -> None:
+    """Though its log is read in two looks, before it trains: of 300, 600 and 900 the last."""
+    progress = training()
+
+    def train() -> None:
+        progress.state = "training"
+        evaluate(progress, 1200, 1.0, 3.0)
+        evaluate(progress, 1500, 1.0, 3.0)
+
+    running = turns(
+        3,
+        lambda: evaluate(progress, 300, 1.0, 3.0),
+        lambda: (evaluate(progress, 600, 1.0, 3.0), evaluate(progress, 900, 1.0, 3.0)),
+        train,
+    )
+    out = io.StringIO()
+    show_progress(lambda: "", [progress], running, Console(file=out))
+    assert [line.partition(" of ")[0] for line in out.getvalue().splitlines()] == [
+        *["sac-lfiw: 900", "sac-lfiw: 1,200", "sac-lfiw: 1,500"]
     ]
 
 
@@ -115,7 +153,7 @@ def test_names_tell_folders_apart(folders: list[str], names: list[str]) -> None:
 
 
 def test_groups_of_one_name_are_told_apart() -> None:
-    first, second = training(), training()
+    first, second = training(state="training"), training(state="training")
     out = io.StringIO()
     evaluations = (
         lambda: evaluate(first, 1000, 1.0, 3.0),
