@@ -26,6 +26,8 @@ SMOOTHED_EVALUATIONS = 5  # before the first evaluation at which a curve reaches
 def choose_baseline(methods: Sequence[Method], named: str = "") -> str:
     """The name of the method that all others are compared with; empty for uniform replay with the
     agent of each. Logs of other libraries without it are compared with the first of them."""
+    if not methods:
+        raise InputError("There is no method to compare; name folders with runs or results.")
     known = {method.name for method in methods}
     if named and named not in known:
         raise InputError(f"No run is of the method {named!r}.{nearest(named, known)}")

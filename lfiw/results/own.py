@@ -7,16 +7,17 @@ A store's folder holds one task: `curves.csv`, a row per method, seed and evalua
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from lfiw.errors import Damaged, InputError, NothingYet
 from lfiw.plain_files import read_lines
 from lfiw.results.curves import column, make_curves, rows_by_seed
 from lfiw.results.method import Method, task_name
-from lfiw.runs.config_file import read_config_file
-from lfiw.runs.files import short_int
+from lfiw.runs.config_file import is_configuration, read_config_file
+from lfiw.runs.files import read_json, short_int
 from lfiw.runs.layout import CONFIG, folders_below, parts_of
 from lfiw.runs.metrics import DIAGNOSTICS
 from lfiw.runs.read import read_metrics
@@ -24,6 +25,7 @@ from lfiw.runs.rows import Row
 from lfiw.wording import one_line
 
 CURVES_FILE = "curves.csv"
+NEEDED_COLUMNS = ("method", "seed", "env_steps", "return_mean")
 MAX_TABLE_BYTES = 2**28  # 1.5 million evaluations
 MAX_LINE_BYTES = 2**16
 PLAIN_DIAGNOSTICS = [metric.name for metric in DIAGNOSTICS if not metric.size]
@@ -82,23 +84,99 @@ def diagnostics_of(row: Row) -> Row:
 
 
 def stored_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a store's table, as text that can be read as numbers."""
-    rows = []
+    """The rows of a store's table, as text that can be read as numbers: some of every method and
+    seed that is recorded beside it."""
     try:
-        lines = read_lines(path, MAX_TABLE_BYTES, MAX_LINE_BYTES)
-        for row in csv.DictReader(line.decode() for line in lines):
-            _numbers(row)
-            rows.append(row)
-    except (Damaged, KeyError, TypeError, ValueError, csv.Error) as error:
-        reason = one_line(repr(error), longest=200)
+        rows = list(_rows_of_table(path))
+    except Damaged as error:
+        reason = one_line(str(error).replace(f"{path} ", "it ", 1), longest=200).removesuffix(".")
         raise InputError(f"{path} is not a table of evaluations: {reason}.") from None
+    _refuse_lost_rows(path, rows)
     return rows
+
+
+def _rows_of_table(path: Path) -> Iterator[dict[str, str]]:
+    """Row by row; what is damaged is said of the table, which `it` stands for."""
+    header: list[str] = []
+    lines = enumerate(csv.reader(_decoded(path), strict=True), 1)
+    while True:
+        try:
+            number, cells = next(lines)
+        except StopIteration:
+            break
+        except csv.Error as error:
+            raise Damaged(f"it holds what no table does, {error}") from None
+        if not header:
+            header = cells
+            if not set(NEEDED_COLUMNS) <= set(header):
+                raise Damaged(f"its first line does not name {', '.join(NEEDED_COLUMNS)}")
+        elif cells:  # not an empty line
+            if len(cells) != len(header):
+                raise Damaged(f"line {number} has {len(cells)} columns and not {len(header)}")
+            row = dict(zip(header, cells, strict=True))
+            _numbers(row, f"line {number}")
+            yield row
+    if not header:
+        raise Damaged("it is empty")
+
+
+def _decoded(path: Path) -> Iterator[str]:
+    for number, line in enumerate(read_lines(path, MAX_TABLE_BYTES, MAX_LINE_BYTES), 1):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError:
+            raise Damaged(f"line {number} is not UTF-8 text") from None
+
+
+def _refuse_lost_rows(path: Path, rows: list[dict[str, str]]) -> None:
+    """A table that was cut still reads as one; the records beside it tell what it had."""
+    found: dict[str, set[int]] = {}
+    for row in rows:
+        found.setdefault(row["method"], set()).add(int(row["seed"]))
+    recorded = _recorded_seeds(path.parent)
+    if lost := [one_line(name) for name in recorded if name not in found]:
+        one = f"{lost[0]}.json and add all its runs anew"
+        several = "METHOD.json of each and add all their runs anew"
+        raise InputError(
+            f"{path} has lost the rows of {', '.join(lost)}: bring back a copy of the table, or "
+            f"remove {one if len(lost) == 1 else several}."
+        )
+    for name, seeds in recorded.items():
+        if missing := sorted(seeds - found[name]):
+            noun = "seed" if len(missing) == 1 else "seeds"
+            raise InputError(
+                f"{path} has lost the rows of {noun} {', '.join(map(str, missing))} of "
+                f"{one_line(name)}: bring back a copy of the table, or remove "
+                f"{one_line(name)}.json and add all its runs anew."
+            )
+
+
+def _recorded_seeds(folder: Path) -> dict[str, set[int]]:
+    """Of each method that has a record in a store's folder, the seeds that were not given up."""
+    recorded = {}
+    for record in sorted(folder.glob("*.json")):
+        try:
+            content = read_json(record)
+        except Damaged:
+            continue  # where there are rows of it, reading them refuses it
+        if is_configuration(content):
+            earlier = content.get("earlier_runs") or ()
+            seeds = [content["config"]["seeds"], *(run.get("seeds") or () for run in earlier)]
+            stopped = [run.get("stopped_seeds") or () for run in (content, *earlier)]
+            recorded[record.stem] = _whole(seeds) - _whole(stopped)
+    return recorded
+
+
+def _whole(lists: Iterable[Iterable[Any]]) -> set[int]:
+    return {seed for seeds in lists for seed in seeds if type(seed) is int}
 
 
 def _read_store(path: Path) -> Iterator[Method]:
     by_method: dict[str, list[Row]] = {}
     for row in stored_rows(path):
         by_method.setdefault(row["method"], []).append(_numbers(row))
+    if not by_method:
+        raise NothingYet(f"{path} has no evaluation yet.")
     for name, rows in by_method.items():
         record = path.parent / f"{name}.json"
         if not record.is_file():
@@ -106,13 +184,18 @@ def _read_store(path: Path) -> Iterator[Method]:
         yield _make_method(name, rows, record, path.parent)
 
 
-def _numbers(row: dict[str, str]) -> Row:
-    """The columns that are read, as numbers but for the name; an empty one is absent."""
-    values: Row = {name: short_int(row[name]) for name in ("seed", "env_steps")}
-    values["method"] = row["method"]
-    for name in ("return_mean", *DIAGNOSTIC_COLUMNS):
-        if row.get(name):
-            values[name] = float(row[name])
+def _numbers(row: dict[str, str], place: str = "") -> Row:
+    """The columns that are read, as numbers but for the name; an empty one is absent. `place` is
+    for errors."""
+    values: Row = {"method": row["method"]}
+    for name in ("seed", "env_steps", "return_mean", *DIAGNOSTIC_COLUMNS):
+        whole = name in ("seed", "env_steps")
+        if whole or row.get(name):
+            try:
+                values[name] = (short_int if whole else float)(row[name])
+            except ValueError:
+                shown = repr(one_line(row[name], longest=40))
+                raise Damaged(f"{place} has {shown} for {name}, which is not a number") from None
     return values
 
 

@@ -18,6 +18,7 @@ from lfiw.results.catalogue import AGES, LOOKS, Look, looks
 from lfiw.results.curves import Curves
 from lfiw.results.method import Method
 from lfiw.runs.files import make_parent
+from lfiw.wording import count
 
 FORMATS = {".png", ".pdf", ".svg"}
 PANELS_PER_ROW = 3
@@ -42,17 +43,17 @@ def plain(text: str) -> str:
     return textwrap.fill(text, LINE_LENGTH).replace("$", r"\$")
 
 
-def new_panels(count: int, columns: int = PANELS_PER_ROW) -> tuple[Figure, list[Axes]]:
-    columns = min(count, columns)
-    rows = math.ceil(count / columns)
+def new_panels(number: int, columns: int = PANELS_PER_ROW) -> tuple[Figure, list[Axes]]:
+    columns = min(number, columns)
+    rows = math.ceil(number / columns)
     figure = Figure(figsize=(6.4 * columns, 4.2 * rows), layout="constrained")
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for axes in panels[count:]:
+    for axes in panels[number:]:
         axes.remove()
-    for axes in panels[:count]:
+    for axes in panels[:number]:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    return figure, panels[:count]
+    return figure, panels[:number]
 
 
 def agent_panels(curves: Sequence[Curves]) -> tuple[Figure, dict[tuple[str, str], Axes]]:
@@ -100,7 +101,9 @@ def plot_curves(
     evaluations. Each curve has the look of its strategy, or of that given in its place."""
     path = check_picture(out)
     if smooth < 1 or smooth % 2 == 0:
-        raise InputError(f"The number of evaluations in a running mean must be odd, not {smooth}.")
+        raise InputError(
+            f"The number of evaluations in a running mean must be odd and at least 1, not {smooth}."
+        )
     return save_figure(curves_figure(curves, smooth, strategies), path)
 
 
@@ -147,7 +150,7 @@ def weights_figure(method: Method) -> Figure:
 
 def _plot_curve(axes: Axes, curve: Curves, look: Look) -> None:
     mean = curve.returns.mean(axis=0)
-    label = plain(f"{curve.method} ({len(curve.seeds)} seeds)")
+    label = plain(f"{curve.method} ({count(len(curve.seeds), 'seed')})")
     marker = "o" if len(curve.env_steps) == 1 else None
     axes.plot(curve.env_steps, mean, look.style, color=look.colour, label=label, marker=marker)
     if len(curve.seeds) > 1:

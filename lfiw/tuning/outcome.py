@@ -18,7 +18,7 @@ from lfiw.results.table import Table
 from lfiw.settings import to_json
 from lfiw.tuning.space import Searched, values_of
 from lfiw.tuning.trial import REASON, SEED_VALUES
-from lfiw.wording import count, spread
+from lfiw.wording import count, deviation, spread
 
 BEST = "best.json"
 SHOWN = 5  # of the best trials
@@ -96,9 +96,9 @@ def value_text(trial: FrozenTrial) -> str:
     values = np.array(trial.user_attrs[SEED_VALUES])
     if abs(values).max() >= 100:
         return spread(values)
-    return " ± ".join(
-        f"{value:.4g}" for value in (values.mean(), *values.std(ddof=1, keepdims=True))
-    )
+    of_seeds = deviation(values)
+    mean = f"{values.mean():.4g}"
+    return mean if of_seeds is None else f"{mean} ± {of_seeds:.4g}"
 
 
 def short_settings(names: Sequence[str]) -> list[str]:

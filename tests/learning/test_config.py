@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,14 @@ def test_values_of_another_type_are_refused(key: str, value: Any) -> None:
 def test_parts_of_another_kind_are_refused(part: str, value: Any) -> None:
     with pytest.raises(InputError, match=f"^{part} must be "):
         make_config(**{"env": "Pendulum-v1", part: value})
+
+
+@pytest.mark.parametrize("env", [gymnasium.make("Pendulum-v1"), gymnasium.make, None])
+def test_an_environment_itself_is_refused_with_what_to_give(env: Any) -> None:
+    """An object has no name by which workers and a resume could make it again."""
+    words = 'env must be a Gymnasium id, a function named "module:function" or EnvConfig(...), not '
+    with pytest.raises(InputError, match=re.escape(words + repr(env))):
+        make_config(env)
 
 
 def test_configs_made_by_hand_get_the_types_of_their_settings(tmp_path: Path) -> None:

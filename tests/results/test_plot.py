@@ -102,6 +102,12 @@ def test_text_names_methods_and_environment(tmp_path: Path) -> None:
         assert words in text
 
 
+def test_one_seed_is_not_several(tmp_path: Path) -> None:
+    """The legend counts as people do."""
+    one = Curves("Ant-v5", "sac", "sac-lfiw", (0,), np.array([10, 20]), np.array([[3.0, 4.0]]))
+    assert "sac-lfiw (1 seed)" in plot_curves([one], tmp_path / "a.svg").read_text()
+
+
 def test_running_means_are_drawn_and_named(tmp_path: Path) -> None:
     steps, zigzag = np.arange(40), np.tile([0.0, 100.0], 20)[None]
     jagged = Curves("Ant-v5", "sac", "sac-lfiw", (0,), steps, zigzag)
@@ -113,9 +119,9 @@ def test_running_means_are_drawn_and_named(tmp_path: Path) -> None:
     words = "Running means over 5 evaluations"
     assert words in plot_curves([curves()], tmp_path / "a.svg", smooth=5).read_text()
     assert words not in plot_curves([curves()], tmp_path / "b.svg").read_text()
-    for even in (0, 2):
-        with pytest.raises(InputError, match=f"odd, not {even}"):
-            plot_curves([curves()], tmp_path / "c.svg", smooth=even)
+    for refused in (-3, 0, 2):
+        with pytest.raises(InputError, match=f"odd and at least 1, not {refused}"):
+            plot_curves([curves()], tmp_path / "c.svg", smooth=refused)
 
 
 def test_single_evaluation_is_visible(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from lfiw.cli import main
 from lfiw.errors import InputError
 from lfiw.learning.config import make_config
+from lfiw.report.comparison import choose_baseline
 from lfiw.results.methods import read_methods
 from lfiw.results.readme import BEGIN, END, evaluations_text, rebuild_page
 from lfiw.results.store import add_runs, comparable
@@ -312,6 +313,126 @@ def test_a_damaged_table_is_refused(tmp_path: Path, damage: bytes) -> None:
     with pytest.raises(InputError, match=r"curves\.csv is not a table"):
         add_runs([run], store)
     assert path.read_bytes() == damage
+
+
+HEADER = b"method,seed,env_steps,return_mean\n"
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (b"", "it is empty"),
+        (b"x,y\n", "its first line does not name method, seed, env_steps, return_mean"),
+        (b"sac-lfiw,0,100,1.0\n", "its first line does not name method, seed, env_steps"),
+        (HEADER + b"sac-lfiw,0,100\n", "line 2 has 3 columns and not 4"),
+        (HEADER + b"sac-lfiw,0,100,1,2\n", "line 2 has 5 columns and not 4"),
+        (HEADER + b"sac-lfiw,0,ten,1\n", "line 2 has 'ten' for env_steps, which is not a number"),
+        (HEADER + b"sac-lfiw,0,,1\n", "line 2 has '' for env_steps, which is not a number"),
+        (HEADER + b"sac-lfiw,0,100,high\n", "line 2 has 'high' for return_mean, which is not"),
+        (HEADER + b"sac-lfiw,\xff,100,1\n", "line 2 is not UTF-8 text"),
+        (HEADER + b"m," + 70_000 * b"2", "it has a line of more than 65536 bytes."),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said_in_plain_words(
+    tmp_path: Path, damage: bytes, reason: str, capfd: Any
+) -> None:
+    """Nothing of Python's own words for it, wherever a table is read."""
+    run, store = make_run(tmp_path / "sac-lfiw", {0: (1.0, 2.0)}), tmp_path / "results"
+    (path := store / "Hopper-v5" / "curves.csv").parent.mkdir(parents=True)
+    path.write_bytes(damage)
+    for arguments in (["results", "show", "--results", str(store)], ["report", str(store)]):
+        with pytest.raises(SystemExit) as exited:
+            main(arguments)
+        assert exited.value.code == 2
+        said = capfd.readouterr().err
+        assert said.startswith(f"lfiw: {path} is not a table of evaluations: {reason}")
+        assert said.count("\n") == 1
+    with pytest.raises(InputError, match=r"curves\.csv is not a table"):
+        add_runs([run], store)
+    assert [file for file in store.rglob("*") if file.is_file()] == [path]
+
+
+@pytest.mark.parametrize(
+    ("kept", "lost"),
+    [
+        (
+            lambda line: False,
+            "sac-lfiw, sac-per: bring back a copy of the table, or remove METHOD.json",
+        ),
+        (
+            lambda line: ",sac-lfiw," in line,
+            "sac-per: bring back a copy of the table, or remove sac-per.json",
+        ),
+        (lambda line: ",sac-per,1," not in line, "seed 1 of sac-per"),
+        (lambda line: not re.search(",sac-per,[01],", line), "seeds 0, 1 of sac-per"),
+    ],
+    ids=["all rows", "a method", "a seed", "two seeds"],
+)
+def test_rows_that_a_table_has_lost_are_noticed(
+    tmp_path: Path, kept: Any, lost: str, capfd: Any
+) -> None:
+    """Seed 2 of sac-per was added after 0 and 1. The records of both methods outlive the loss of
+    rows, so neither reading nor adding takes what is left for all there was."""
+    store = tmp_path / "results"
+    add_runs([make_run(tmp_path / "a" / "sac-lfiw", {0: (1, 2)})], store)
+    add_runs([make_run(tmp_path / "a" / "sac-per", {0: (1, 2), 1: (3, 4)})], store)
+    add_runs([make_run(tmp_path / "b" / "sac-per", {2: (5, 6)})], store)
+    path = store / "Hopper-v5" / "curves.csv"
+    header, *lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([header, *filter(kept, lines)]))
+    before = {file: file.read_bytes() for file in store.rglob("*") if file.is_file()}
+    more = str(make_run(tmp_path / "c" / "sac-ere", {0: (7, 8)}))
+    for arguments in (
+        ["results", "show", "--results", str(store)],
+        ["results", "add", more, "--results", str(store)],
+        ["report", str(store)],
+    ):
+        with pytest.raises(SystemExit) as exited:
+            main(arguments)
+        assert exited.value.code == 2
+        said = capfd.readouterr().err
+        assert said.startswith(f"lfiw: {path} has lost the rows of {lost}")
+        assert said.count("\n") == 1
+    assert {file: file.read_bytes() for file in store.rglob("*") if file.is_file()} == before
+
+
+def test_seeds_that_were_given_up_and_other_files_are_not_lost_rows(tmp_path: Path) -> None:
+    """An older record may name the seeds 1 and 2 among those of its configuration, though they were
+    stopped, one of them in an earlier run; a file that is no record has no rows."""
+    store = tmp_path / "results"
+    add_runs([make_run(tmp_path / "sac-lfiw", {0: (1, 2)})], store)
+    content = record(store, "sac-lfiw")
+    content["config"]["seeds"] = [0, 1, 2]
+    content |= {"stopped_seeds": [1], "earlier_runs": [{"seeds": [2], "stopped_seeds": [2]}]}
+    write_json(store / "Hopper-v5" / "sac-lfiw.json", content)
+    (store / "Hopper-v5" / "notes.json").write_text('{"words": "of mine"}')
+    (store / "Hopper-v5" / "draft.json").write_text("{")
+    assert returns_of(store) == {"sac-lfiw": {0: [1, 2]}}
+
+
+def test_a_table_without_rows_and_records_has_nothing_yet(tmp_path: Path, capfd: Any) -> None:
+    path = tmp_path / "curves.csv"
+    path.write_bytes(HEADER)
+    with pytest.raises(SystemExit) as exited:
+        main(["report", str(tmp_path)])
+    assert exited.value.code == 2
+    assert capfd.readouterr().err == f"lfiw: {path} has no evaluation yet.\n"
+    with pytest.raises(InputError, match="no method to compare"):
+        choose_baseline([])
+
+
+def test_a_method_whose_rows_were_lost_can_be_added_anew(tmp_path: Path) -> None:
+    """As the sentence says: without its record."""
+    store, run = tmp_path / "results", make_run(tmp_path / "sac-per", {0: (1, 2), 1: (3, 4)})
+    add_runs([run], store)
+    path = store / "Hopper-v5" / "curves.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if ",sac-per,1," not in line))
+    with pytest.raises(InputError, match=r"seed 1 of sac-per: .* or remove sac-per\.json and add"):
+        add_runs([run], store)
+    (store / "Hopper-v5" / "sac-per.json").unlink()
+    add_runs([run], store)
+    assert returns_of(store) == {"sac-per": {0: [1, 2], 1: [3, 4]}}
 
 
 def test_a_lost_mark_is_refused(tmp_path: Path) -> None:

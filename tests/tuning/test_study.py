@@ -15,7 +15,7 @@ from lfiw.learning.config import make_config
 from lfiw.runs.lock import locked
 from lfiw.training.callback import Evaluation
 from lfiw.tuning import study as study_module
-from lfiw.tuning.outcome import Plan, best_table, counts, train_command
+from lfiw.tuning.outcome import Plan, best_table, counts, train_command, value_text
 from lfiw.tuning.space import make_space
 from lfiw.tuning.study import MAX_FAILURES, Place, num_finished, tune
 from lfiw.tuning.trial import SEED_VALUES, Reporter
@@ -77,6 +77,17 @@ def test_trials_until_enough_are_finished(outcomes: list[Any], tmp_path: Path) -
     assert table.header == ("trial", "final", "gamma", "tau")
     assert counts(study) == "5 trials: 3 complete, 1 ended early, 1 failed."
     assert train_command(plan, out).endswith("best.json --seeds 2,3,4,5,6")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [([5.5], "5.5"), ([250.0], "250"), ([1.0, 3.0], "2 ± 1.414"), ([100.0, 300.0], "200 ± 141")],
+)
+def test_one_seed_has_no_deviation(values: list[float], text: str) -> None:
+    """Of two seeds it is the distance between them divided by the root of two."""
+    trial = optuna.create_trial(value=float(np.mean(values)), user_attrs={SEED_VALUES: values})
+    assert value_text(trial) == text
 
 
 def test_a_study_goes_on(outcomes: list[Any], tmp_path: Path) -> None:
