@@ -7,10 +7,9 @@ A store's folder holds one task: `curves.csv`, a row per method, seed and evalua
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from lfiw.errors import Damaged, InputError, NothingYet
 from lfiw.plain_files import read_lines
@@ -84,8 +83,8 @@ def diagnostics_of(row: Row) -> Row:
 
 
 def stored_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a store's table, as text that can be read as numbers: some of every method and
-    seed that is recorded beside it."""
+    """The rows of a store's table, as text that can be read as numbers: some of every method that
+    is recorded beside it."""
     try:
         rows = list(_rows_of_table(path))
     except Damaged as error:
@@ -129,11 +128,9 @@ def _decoded(path: Path) -> Iterator[str]:
 
 
 def _refuse_lost_rows(path: Path, rows: list[dict[str, str]]) -> None:
-    """A table that was cut still reads as one; the records beside it tell what it had."""
-    found: dict[str, set[int]] = {}
-    for row in rows:
-        found.setdefault(row["method"], set()).add(int(row["seed"]))
-    recorded = _recorded_seeds(path.parent)
+    """A table that was cut still reads as one; the records beside it tell which methods it had."""
+    found = {row["method"] for row in rows}
+    recorded = [record.stem for record in sorted(path.parent.glob("*.json")) if _is_record(record)]
     if lost := [one_line(name) for name in recorded if name not in found]:
         one = f"{lost[0]}.json and add all its runs anew"
         several = "METHOD.json of each and add all their runs anew"
@@ -141,34 +138,13 @@ def _refuse_lost_rows(path: Path, rows: list[dict[str, str]]) -> None:
             f"{path} has lost the rows of {', '.join(lost)}: bring back a copy of the table, or "
             f"remove {one if len(lost) == 1 else several}."
         )
-    for name, seeds in recorded.items():
-        if missing := sorted(seeds - found[name]):
-            noun = "seed" if len(missing) == 1 else "seeds"
-            raise InputError(
-                f"{path} has lost the rows of {noun} {', '.join(map(str, missing))} of "
-                f"{one_line(name)}: bring back a copy of the table, or remove "
-                f"{one_line(name)}.json and add all its runs anew."
-            )
 
 
-def _recorded_seeds(folder: Path) -> dict[str, set[int]]:
-    """Of each method that has a record in a store's folder, the seeds that were not given up."""
-    recorded = {}
-    for record in sorted(folder.glob("*.json")):
-        try:
-            content = read_json(record)
-        except Damaged:
-            continue  # where there are rows of it, reading them refuses it
-        if is_configuration(content):
-            earlier = content.get("earlier_runs") or ()
-            seeds = [content["config"]["seeds"], *(run.get("seeds") or () for run in earlier)]
-            stopped = [run.get("stopped_seeds") or () for run in (content, *earlier)]
-            recorded[record.stem] = _whole(seeds) - _whole(stopped)
-    return recorded
-
-
-def _whole(lists: Iterable[Iterable[Any]]) -> set[int]:
-    return {seed for seeds in lists for seed in seeds if type(seed) is int}
+def _is_record(path: Path) -> bool:
+    try:
+        return is_configuration(read_json(path))
+    except Damaged:
+        return False  # where there are rows of it, reading them refuses it
 
 
 def _read_store(path: Path) -> Iterator[Method]:
