@@ -19,7 +19,7 @@ from lfiw.results.methods import read_methods
 from lfiw.results.plot import plot_curves
 from lfiw.runs.evaluate import evaluate
 from lfiw.runs.files import make_parent, save_arrays, write_json
-from lfiw.runs.layout import folder_of, policy_file
+from lfiw.runs.layout import SHARED_POLICY, SHARED_RESULTS, folder_of, policy_file
 from lfiw.runs.policies import Which, load_policy
 from lfiw.runs.record import record
 from lfiw.wording import one_line
@@ -50,7 +50,7 @@ def export_hub_folder(
         made = Path(scratch, target.name)
         made.mkdir()
         save_arrays(policy_file(made, seed), policy.arrays)
-        export(source, "numpy", made / "policy.npz", seed, which)
+        export(source, "numpy", made / SHARED_POLICY, seed, which)
         write_json(made / "config.json", {name: method.record.get(name) for name in KEPT})
         results = {
             "mean_reward": row["return_mean"],
@@ -59,7 +59,7 @@ def export_hub_folder(
             "n_eval_episodes": row["episodes"],
             "eval_datetime": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        write_json(made / "results.json", results)
+        write_json(made / SHARED_RESULTS, results)
         plot_curves([method.curves], made / "curves.png")
         try:
             record(source, made / "replay.mp4", seed, which=which, trust_env=trust_env)
@@ -125,6 +125,6 @@ policy = lfiw.load_policy(".", seed={seed})
 action, _ = policy.predict(observation)  # one observation or a batch of them
 ```
 
-`policy.npz` has the same policy as plain arrays, `config.json` the settings of its training.
+`{SHARED_POLICY}` has the same policy as plain arrays, `config.json` the settings of its training.
 """
     )

@@ -11,6 +11,8 @@ from pathlib import Path
 from lfiw.errors import InputError
 from lfiw.import_path import CONFIG as CONFIG  # where all else of a folder's layout is
 
+# Both beside a config.json: of a folder to share, whose training is elsewhere.
+SHARED_POLICY, SHARED_RESULTS = "policy.npz", "results.json"
 ADDED = "added"  # below a method folder: the method folders of seeds that joined later
 POLICIES = {"latest": "seed-", "best": "best-seed-"}  # which is kept, and how its file is named
 SNAPSHOT_PERCENTS = (20, 40, 60, 80, 100)  # of training, when all networks are kept
@@ -70,15 +72,25 @@ def parts_of(folder: str | Path) -> list[Path]:
 
 
 def folders_below(path: Path) -> list[Path]:
-    """Method folders at or below a path; seeds that were added to a run are a part of it."""
+    """Method folders at or below a path; seeds that were added to a run are a part of it, and
+    folders to share are none."""
     found = sorted(config.parent for config in path.glob(f"**/{CONFIG}"))
-    return [folder for folder in found if folder.parent.name != ADDED]
+    return [folder for folder in found if folder.parent.name != ADDED and not is_shared(folder)]
+
+
+def is_shared(folder: Path) -> bool:
+    return (folder / SHARED_POLICY).is_file() and (folder / SHARED_RESULTS).is_file()
 
 
 def find_folders(paths: Sequence[str | Path]) -> list[Path]:
     """Method folders at or below the given paths, each once."""
     found: dict[Path, Path] = {}
     for path in map(Path, paths):
+        if is_shared(path):
+            raise InputError(
+                f"{path} holds an exported policy and not its training: name the method folder "
+                "that it was exported from."
+            )
         below = [path] if (path / CONFIG).is_file() else folders_below(path)
         if not below:
             if not path.exists():

@@ -13,7 +13,9 @@ from lfiw.errors import InputError, RunError
 from lfiw.exporting import formats, steps
 from lfiw.exporting.hub import export_hub_folder
 from lfiw.networks import NETWORKS
+from lfiw.results import read_methods
 from lfiw.runs.files import write_whole
+from lfiw.runs.layout import find_folders
 from lfiw.runs.policies import save_policies
 
 BOUNDS = {"action_low": np.array([-1, 0], np.float32), "action_high": np.array([3, 1], np.float32)}
@@ -196,6 +198,18 @@ def test_a_folder_to_share(tmp_path: Path) -> None:
     assert not list(Path().glob(".export-*"))
     with pytest.raises(InputError, match="exists already"):
         export_hub_folder(tmp_path / "sac-lap")
+
+
+def test_a_folder_to_share_is_not_taken_for_a_training(tmp_path: Path) -> None:
+    """Plots and reports of what is around it go on without it, and a resume would train in it."""
+    run = pendulum(tmp_path)
+    made = export_hub_folder(run, episodes=2)
+    before = sorted(made.rglob("*"))
+    assert find_folders([tmp_path]) == [run]
+    assert [method.name for method in read_methods([tmp_path])] == ["sac-lap"]
+    with pytest.raises(InputError, match="holds an exported policy and not its training"):
+        lfiw.resume(made)
+    assert sorted(made.rglob("*")) == before
 
 
 def test_a_folder_that_fails_leaves_nothing(tmp_path: Path) -> None:
