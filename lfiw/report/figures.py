@@ -78,6 +78,6 @@ def _profile_figure(summary: Summary, styles: dict[str, Look]) -> Figure:
             axes.fill_between(summary.thresholds, *band, color=look.colour, alpha=0.15, lw=0)
         axes.set_title(plain(agent.upper()))
         axes.set_xlabel(plain(f"score ({summary.base} ends at 1)"))
-        axes.set_ylabel("share of runs above, with 95 % band")
+        axes.set_ylabel("share of runs above\n(band: 95 %)")
         axes.legend(**BELOW)
     return figure
